@@ -1,0 +1,58 @@
+"""Recurra: recurrent networks from their equations."""
+
+from recurra.cells.catalogue import CATALOGUE, find_cell
+from recurra.cells.graph import Graph
+from recurra.cells.notation import Cell, Fixed, Learned, Ramp, ago, cell, norm
+from recurra.cells.operations import (
+    clamp,
+    cos,
+    erf,
+    exp,
+    floor,
+    gelu,
+    linear,
+    log,
+    maximum,
+    minimum,
+    relu,
+    sigmoid,
+    sign,
+    silu,
+    sin,
+    softplus,
+    sqrt,
+    tanh,
+    where,
+)
+from recurra.cells.recurrent_dropout import recurrent_dropout
+from recurra.cells.zoneout import zoneout
+from recurra.errors import CellError, EngineError, OptionError, RecurraError, ShapeError
+from recurra.layers.initial import spectral_radius
+from recurra.layers.recurrent import Recurrent
+from recurra.types import State, Trace
+
+__version__ = "0.1.0"
+
+__all__ = [
+    *("cell", "Cell", "Graph", "Learned", "Fixed", "Ramp", "ago", "norm", "zoneout", "recurrent_dropout"),
+    *(
+        "sigmoid",
+        "tanh",
+        "relu",
+        "softplus",
+        "exp",
+        "log",
+        "sqrt",
+        "sign",
+        "floor",
+        "sin",
+        "cos",
+        "erf",
+        "silu",
+        "gelu",
+        "linear",
+    ),
+    *("where", "minimum", "maximum", "clamp"),
+    *("CATALOGUE", "find_cell", "Recurrent", "Trace", "State", "spectral_radius"),
+    *("RecurraError", "CellError", "EngineError", "OptionError", "ShapeError"),
+]

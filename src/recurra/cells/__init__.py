@@ -1,0 +1,1 @@
+"""Cells as equations: the notation, the graph, and a catalogue with one file for each cell."""

@@ -1,0 +1,108 @@
+"""All cells by name, and cells named by a user: `gru`, `skip(d=8)`, `elman(activation=relu)`, `FILE.py:NAME`."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+from recurra.cells.antisymmetric import antisymmetric
+from recurra.cells.clockwork import clockwork
+from recurra.cells.deep_transition import deep_transition
+from recurra.cells.delayed import delayed
+from recurra.cells.elman import elman
+from recurra.cells.gru import gru
+from recurra.cells.gru_after import gru_after
+from recurra.cells.indrnn import indrnn
+from recurra.cells.jordan import jordan
+from recurra.cells.leaky import leaky
+from recurra.cells.lstm import lstm
+from recurra.cells.lstm_coupled import lstm_coupled
+from recurra.cells.lstm_norm import lstm_norm
+from recurra.cells.lstm_peephole import lstm_peephole
+from recurra.cells.mingru import mingru
+from recurra.cells.minlstm import minlstm
+from recurra.cells.notation import Cell
+from recurra.cells.orthogonal import orthogonal
+from recurra.cells.skip import skip
+from recurra.errors import CellError, OptionError, nearest
+
+CATALOGUE: dict[str, Cell] = {
+    each.name: each
+    for each in (
+        *(elman, jordan),
+        *(lstm, lstm_peephole, lstm_coupled, lstm_norm),
+        *(gru, gru_after),
+        *(leaky, skip, delayed, clockwork, deep_transition),
+        *(indrnn, mingru, minlstm),
+        *(antisymmetric, orthogonal),
+    )
+}
+
+
+def find_cell(name: str) -> Cell:
+    """The cell of that name.
+
+    - `name`: a name of the catalogue (`gru`), `FILE.py:NAME` for a cell of your own, either with options in brackets
+      (`skip(d=8)`, `elman(activation=relu)`).
+    """
+    found = re.fullmatch(r"\s*(?P<base>[^()]+?)\s*(?:\((?P<options>.*)\))?\s*", name, re.DOTALL)
+    if not found:
+        raise OptionError(f"{name!r} is not a cell's name. Write NAME, NAME(option=value) or FILE.py:NAME.")
+    base, options = found["base"], found["options"]
+    path, colon, inner = base.rpartition(":")
+    if colon:
+        cell = _from_file(Path(path), inner)
+    elif base in CATALOGUE:
+        cell = CATALOGUE[base]
+    else:
+        raise OptionError(f"cell {base!r} does not exist.{nearest(base, CATALOGUE)} Your own: FILE.py:NAME.")
+    return cell(**_options(options, name)) if options else cell
+
+
+def _options(text: str, name: str) -> dict[str, object]:
+    """`d=8, activation=relu` as a dictionary; a bare word is a string."""
+    try:
+        call = ast.parse(f"f({text})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        if call.args or any(keyword.arg is None for keyword in call.keywords):
+            raise ValueError
+        return {
+            str(k.arg): k.value.id if isinstance(k.value, ast.Name) else ast.literal_eval(k.value)
+            for k in call.keywords
+        }
+    except (SyntaxError, ValueError):
+        raise OptionError(f"the options in {name!r} cannot be read. Write them as NAME(option=value, ...).") from None
+
+
+def _from_file(path: Path, name: str) -> Cell:
+    """The cell called `name` of a Python file, which is run as a module of its own."""
+    if not path.is_file():
+        raise OptionError(f"there is no file {str(path)!r} to read the cell {name!r} from.")
+    spec = importlib.util.spec_from_file_location(f"recurra_user_{path.stem}", path.resolve())
+    if spec is None or spec.loader is None:
+        raise OptionError(f"{str(path)!r} is not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (CellError, OptionError):
+        raise
+    except Exception as error:
+        line = getattr(error, "lineno", None) or _last_line(error, path)
+        raise CellError(f"{path}:{line}: the file cannot be run: {type(error).__name__}: {error}") from error
+    cells = {key: value for key, value in vars(module).items() if isinstance(value, Cell)}
+    if name not in cells:
+        raise OptionError(f"{str(path)!r} has no cell {name!r}.{nearest(name, cells)}")
+    return cells[name]
+
+
+def _last_line(error: BaseException, path: Path) -> int:
+    line, step = 1, error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code.co_filename == str(path.resolve()):
+            line = step.tb_lineno
+        step = step.tb_next
+    return line

@@ -1,0 +1,11 @@
+from recurra.cells.notation import Learned, Ramp, cell
+from recurra.cells.operations import relu
+
+
+@cell
+def indrnn(x, U, h, *, u=Learned(Ramp(0.0, 1.0)), activation=relu):
+    """Independently recurrent: each unit sees its own past alone, through one weight. Stack layers to mix units.
+
+    Li et al. 2018, Independently Recurrent Neural Network. The gradient over k steps is u^k: easy to keep in bounds.
+    """
+    return activation(x.h + u * h)

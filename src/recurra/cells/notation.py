@@ -1,0 +1,565 @@
+"""The notation: `@cell` reads a function of equations, once, into a graph.
+
+    @cell
+    def leaky(x, U, h, *, alpha=Learned(0.9, low=0, high=1)):
+        return alpha * h + (1 - alpha) * tanh(x.h + U.h(h))
+
+`x.NAME` is a drive, `U.NAME(v)` a recurrent product, the further positional arguments are the state, keyword-only
+arguments are per-unit parameters (`Learned`, `Fixed`) or plain options. Everything else is elementwise.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import linecache
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, NoReturn, overload
+
+import torch
+from torch import Tensor
+
+from recurra.cells.graph import (
+    NORM_EPSILON,
+    Graph,
+    Node,
+    Noise,
+    StateVariable,
+    arrange,
+    constant,
+    make,
+    operation,
+    walk,
+)
+from recurra.cells.operations import ACTIVATIONS, OPERATIONS, Expression, Value
+from recurra.errors import CellError, OptionError, nearest
+
+CONSTRAINTS = ("antisymmetric", "orthogonal")
+_OURS = ("notation.py", "operations.py", "graph.py", "zoneout.py", "recurrent_dropout.py")
+_HERE = {str(Path(__file__).with_name(name)) for name in _OURS}  # frames of these files are not the user's equations
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """Values that go evenly from `low` to `high` over the units."""
+
+    low: float
+    high: float
+
+    def __call__(self, size: int) -> Tensor:
+        return torch.linspace(self.low, self.high, size, dtype=torch.float64)
+
+    def __repr__(self) -> str:
+        return f"{self.low:g} … {self.high:g}"
+
+
+First = float | Sequence[float] | Ramp
+"""A first value: one number for all units, a list (equal groups of units, in order), or a `Ramp`."""
+
+
+def spread(value: First, size: int) -> Tensor:
+    """`value` as one number per unit."""
+    if isinstance(value, Ramp):
+        return value(size)
+    if isinstance(value, (int, float)):
+        return torch.full((size,), float(value), dtype=torch.float64)
+    groups = torch.as_tensor([float(v) for v in value], dtype=torch.float64)
+    return groups[torch.arange(size) * len(groups) // size]
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A per-unit parameter that is trained, kept between `low` and `high` where they are given."""
+
+    value: First
+    low: float | None = None
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        values = spread(self.value, 64)
+        if (self.low is not None and bool((values <= self.low).any())) or (
+            self.high is not None and bool((values >= self.high).any())
+        ):
+            raise OptionError(f"{self!r} starts outside its open interval. Pass a value strictly between low and high.")
+
+    def __repr__(self) -> str:
+        bounds = "".join(f", {name}={v:g}" for name, v in (("low", self.low), ("high", self.high)) if v is not None)
+        return f"Learned({_plain(self.value)}{bounds})"
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A per-unit parameter that is not trained: `Fixed([1, 2, 4, 8])` gives four equal groups of units their own value."""
+
+    value: First
+
+    def __repr__(self) -> str:
+        return f"Fixed({_plain(self.value)})"
+
+
+def _plain(value: First) -> str:
+    return (
+        f"{value:g}"
+        if isinstance(value, (int, float))
+        else repr(value)
+        if isinstance(value, Ramp)
+        else str(list(value))
+    )
+
+
+class Symbol(Expression):
+    """A value of a cell that is being read. Arithmetic on it builds the graph; anything else is refused."""
+
+    def __init__(self, node: Node, reading: _Reading):
+        self.node, self.reading = node, reading
+
+    def operate(self, name: str, arguments: tuple[Value, ...]) -> Symbol:
+        self.reading.learn_names()
+        kinds = [self._node(argument, name) for argument in arguments]
+        needs_condition = name in ("and", "or", "not")
+        for place, node in enumerate(kinds):
+            wants = needs_condition or (name == "where" and place == 0)
+            if wants and not node.is_condition:
+                self.reading.fail(f"{name} takes a condition such as `h > 0`, not a value.")
+            if node.is_condition and not wants:
+                self.reading.fail(
+                    f"a condition is not a number: write where(condition, a, b) instead of using it in {name}."
+                )
+        return self.reading.symbol(operation(name, *kinds))
+
+    def _node(self, value: Value, name: str) -> Node:
+        if isinstance(value, Symbol):
+            return value.node
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            if isinstance(value, Tensor) and value.numel() == 1:
+                return constant(float(value))
+            self.reading.fail(
+                f"{name} takes values of the cell and numbers, not {_describe(value)}. Make it a keyword-only parameter, "
+                "e.g. `*, scale=Fixed(...)`."
+            )
+        return constant(float(value))
+
+    def __bool__(self) -> bool:
+        self.reading.fail(
+            "Python cannot branch on a value of the cell. Write where(condition, a, b) instead of if, and, or, not."
+        )
+
+    def _not_elementwise(self, what: str) -> NoReturn:
+        self.reading.fail(
+            f"{what} is not elementwise. A cell may use + - * / ** %, comparisons with where, norm(v), U.NAME(v), and "
+            f"{', '.join(sorted(set(OPERATIONS) & set(_FUNCTIONS)))}."
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        if name in _FUNCTIONS and name in OPERATIONS:
+            return lambda *arguments: self.operate(name, (self, *arguments))
+        self._not_elementwise(f"`.{name}`")
+
+    @classmethod
+    def __torch_function__(cls, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = {"mul": "multiply", "sub": "subtract", "div": "divide", "neg": "negate", "pow": "power"}.get(
+            function.__name__.strip("_"), function.__name__.strip("_")
+        )
+        symbol = next(a for a in (*args, *(kwargs or {}).values()) if isinstance(a, Symbol))
+        if name in OPERATIONS and not kwargs:
+            return symbol.operate(name, tuple(args))
+        symbol._not_elementwise(f"torch.{function.__name__}")
+
+    def __matmul__(self, other: Value) -> NoReturn:
+        self._not_elementwise("@")
+
+    __rmatmul__ = __matmul__
+
+    def __getitem__(self, index: Value) -> NoReturn:
+        self._not_elementwise("taking a part with [...]")
+
+    def __iter__(self) -> NoReturn:
+        self._not_elementwise("taking a value apart")
+
+    def __len__(self) -> NoReturn:
+        self._not_elementwise("len")
+
+    def __float__(self) -> NoReturn:
+        self._not_elementwise("turning a value into a number")
+
+    __int__ = __index__ = __float__
+    __array__ = __array_ufunc__ = None  # numpy then hands the operation back or raises
+
+
+_FUNCTIONS = {
+    *("sigmoid", "tanh", "relu", "softplus", "exp", "log", "sqrt", "abs", "sign", "floor", "sin", "cos", "erf"),
+    *("where", "minimum", "maximum", "clamp"),
+}
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {list(value.shape)}"
+    return f"{value!r} ({type(value).__name__})" if not isinstance(value, (_Drives, _Products)) else "all of x or U"
+
+
+class _Drives:
+    """`x` while a cell is being read."""
+
+    def __init__(self, reading: _Reading):
+        self._reading = reading
+
+    def __getattr__(self, name: str) -> Symbol:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._reading.symbol(make("drive", name=name))
+
+
+class _Products:
+    """`U` while a cell is being read."""
+
+    def __init__(self, reading: _Reading):
+        self._reading = reading
+
+    def __getattr__(self, name: str) -> Callable[[Value], Symbol]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def product(v: Value) -> Symbol:
+            self._reading.learn_names()
+            if not isinstance(v, Symbol) or v.node.kind == "constant":
+                self._reading.fail(
+                    f"U.{name}(...) multiplies a state-sized vector, not {_describe(v) if not isinstance(v, Symbol) else 'a number'}."
+                )
+            if v.node.is_condition:
+                self._reading.fail(f"U.{name}(...) multiplies a state-sized vector, not a condition.")
+            return self._reading.symbol(make("product", v.node, name=name))
+
+        return product
+
+
+@dataclass
+class _Reading:
+    """What is learned while the equations of one cell run on symbols."""
+
+    cell: str
+    written: dict[Node, None] = field(default_factory=dict)  # in the order of the equations
+    labels: dict[str, Node] = field(default_factory=dict)
+    noises: dict[str, Noise] = field(default_factory=dict)
+    gains: list[str] = field(default_factory=list)
+
+    def learn_names(self) -> None:
+        """The local variables of the equations are the names of their values."""
+        frame = _user_frame()
+        for name, value in frame.f_locals.items() if frame else ():
+            if isinstance(value, Symbol) and value.node.kind not in (
+                "state",
+                "parameter",
+                "drive",
+                "noise",
+                "constant",
+            ):
+                self.labels[name] = value.node
+
+    def symbol(self, node: Node) -> Symbol:
+        self.written.setdefault(node)
+        return Symbol(node, self)
+
+    def fail(self, message: str) -> NoReturn:
+        frame = _user_frame()
+        where = _line(frame.f_code.co_filename, frame.f_lineno) if frame else ""
+        raise CellError(f"{where}cell {self.cell!r}: {message}")
+
+
+def _user_frame() -> FrameType | None:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename in _HERE:
+        frame = frame.f_back
+    return frame
+
+
+def _line(filename: str, number: int) -> str:
+    source = linecache.getline(filename, number).strip()
+    return f"{filename}:{number}: " + (f"`{source}`: " if source else "")
+
+
+def _return_line(code: CodeType) -> int:
+    lines = [i.positions.lineno for i in dis.get_instructions(code) if i.opname.startswith("RETURN") and i.positions]
+    return max((line for line in lines if line), default=code.co_firstlineno)
+
+
+_past: ContextVar[list[tuple[Tensor, Sequence[Tensor]]] | None] = ContextVar("past", default=None)
+
+
+@contextmanager
+def remember(past: list[tuple[Tensor, Sequence[Tensor]]]) -> Iterator[None]:
+    """While a cell runs on tensors: each state as it stands, with its earlier values (oldest first), for `ago`."""
+    token = _past.set(past)
+    try:
+        yield
+    finally:
+        _past.reset(token)
+
+
+def ago(state: Value, d: int) -> Value:
+    """The state as it was `d` steps before the step that is being computed; `ago(h, 1)` is `h` itself."""
+    if isinstance(state, Symbol):
+        if isinstance(d, bool) or not isinstance(d, int) or d < 1:
+            state.reading.fail(f"ago(state, d) needs a whole number d >= 1; got {d!r}. ago(h, 1) is h itself.")
+        if state.node.kind != "state":
+            state.reading.fail("ago takes a state argument of the cell as it stands, not a value computed from it.")
+        return Symbol(make("state", name=state.node.name, delay=d), state.reading)
+    for current, earlier in _past.get() or ():
+        if current is state:
+            return earlier[-d]
+    raise CellError(
+        "ago was called outside of a cell, or with something that is not one of the cell's state arguments."
+    )
+
+
+def norm(v: Value, name: str = "") -> Value:
+    """Layer normalisation of a gate over its units, with a learned gain: the one reduction that a cell may use.
+
+    `name` names the gain (`gain_NAME`); without it gains are numbered.
+    """
+    if isinstance(v, Symbol):
+        reading = v.reading
+        reading.learn_names()
+        if v.node.kind == "constant" or v.node.is_condition:
+            reading.fail("norm takes a state-sized value, not a number or a condition.")
+        gain = f"gain_{name or len(reading.gains) + 1}"
+        if gain in reading.gains:
+            reading.fail(f"two norms are called {name!r}. Give each its own name.")
+        reading.gains.append(gain)
+        return reading.symbol(make("norm", v.node, name=gain))
+    gains = _gains.get()
+    if gains is None:
+        raise CellError("norm was called outside of a cell.")
+    return torch.nn.functional.layer_norm(v, v.shape[-1:], next(gains), eps=NORM_EPSILON)
+
+
+_gains: ContextVar[Iterator[Tensor] | None] = ContextVar("gains", default=None)
+
+
+@contextmanager
+def gains_in_order(gains: Iterator[Tensor]) -> Iterator[None]:
+    """While a cell runs on tensors: the gains that its calls of `norm` take, in the order of the calls."""
+    token = _gains.set(gains)
+    try:
+        yield
+    finally:
+        _gains.reset(token)
+
+
+def noise(x: Any, name: str, *, chance: float, scale: float, per: str) -> Value:
+    """A random mask that belongs to the inputs of a step: see `Noise`. Used by `zoneout` and `recurrent_dropout`."""
+    if isinstance(x, _Drives):
+        reading = x._reading
+        if name in reading.noises:
+            reading.fail(f"two masks are called {name!r}. Wrap the cell once, or give the masks different names.")
+        reading.noises[name] = Noise(name, chance, scale, per)
+        return Symbol(make("noise", name=name), reading)
+    return x[name]
+
+
+class Cell:
+    """A cell of equations: the function as it was written, and the graph that was read off it.
+
+    - `cell(x, U, *state)` runs the equations as they stand, on tensors.
+    - `cell(option=value)` gives the cell with other options or parameters: `skip(d=8)`, `leaky(alpha=0.5)`.
+    - `cell.graph` is what the engines, pages and pictures use.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str,
+        states: tuple[str, ...],
+        options: Mapping[str, Any],
+        bias: Mapping[str, float],
+        constraints: Mapping[str, str],
+    ):
+        self.function, self.name, self.states = function, name, states
+        self.options, self.bias, self.constraints = dict(options), dict(bias), dict(constraints)
+        self.__doc__ = inspect.getdoc(function)
+        self.__module__ = function.__module__
+        self.__name__ = name
+        self.graph = self._read()
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        if arguments:
+            return self.function(*arguments, **options)
+        return self._variant(options)
+
+    def __repr__(self) -> str:
+        return f"<cell {self.name}({', '.join(('x', 'U', *self.states))})>"
+
+    def __deepcopy__(self, memo: Any) -> Cell:
+        return self  # never changed after it was read, and nodes are told apart by identity
+
+    def _variant(self, changes: Mapping[str, Any]) -> Cell:
+        options = dict(self.options)
+        for key, value in changes.items():
+            if key not in options:
+                raise OptionError(f"cell {self.name!r} has no option {key!r}.{nearest(key, options)}")
+            if callable(options[key]) and isinstance(value, str):
+                if value not in ACTIVATIONS:
+                    raise OptionError(f"{key}={value!r} is not an activation.{nearest(value, ACTIVATIONS)}")
+                value = ACTIVATIONS[value]
+            options[key] = value
+        return Cell(
+            self.function,
+            name=self.name,
+            states=self.states,
+            options=options,
+            bias=self.bias,
+            constraints=self.constraints,
+        )
+
+    @property
+    def units(self) -> dict[str, Learned | Fixed]:
+        """The keyword arguments that are per-unit parameters."""
+        return {name: value for name, value in self.options.items() if isinstance(value, (Learned, Fixed))}
+
+    def call(self, x: Any, U: Any, states: Sequence[Tensor], units: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """One step on tensors: the equations as they stand, with the current values of the per-unit parameters."""
+        new = self.function(x, U, *states, **{name: units.get(name, value) for name, value in self.options.items()})
+        return tuple(new) if isinstance(new, (tuple, list)) else (new,)
+
+    def _read(self) -> Graph:
+        reading = _Reading(self.name)
+        x, U = _Drives(reading), _Products(reading)
+        states = [Symbol(make("state", name=name), reading) for name in self.states]
+        options = {
+            name: Symbol(make("parameter", name=name), reading) if isinstance(value, (Learned, Fixed)) else value
+            for name, value in self.options.items()
+        }
+        returned = self.function(x, U, *states, **options)
+        updates = self._updates(returned, reading)
+
+        reachable = set(walk(updates))
+        nodes = tuple(node for node in walk([*reading.written, *updates]) if node in reachable)
+        stages = arrange(nodes)
+        matrices = tuple(dict.fromkeys(name for stage in stages for group in stage for name in group.names))
+        drives = tuple(node.name for node in nodes if node.kind == "drive")
+        depth = dict.fromkeys(self.states, 1)
+        for node in nodes:
+            if node.kind == "state":
+                depth[node.name] = max(depth[node.name], node.delay)
+        self._check_keys("bias", self.bias, drives, "x")
+        self._check_keys("constrain", self.constraints, matrices, "U")
+        gates = {
+            name: node
+            for name, node in reading.labels.items()
+            if node in reachable and not node.is_condition and name not in self.states and name not in self.options
+        }
+        return Graph(
+            name=self.name,
+            states=tuple(StateVariable(name, depth[name]) for name in self.states),
+            updates=updates,
+            drives=drives,
+            nodes=nodes,
+            matrices=matrices,
+            parameters=self.units | {gain: Learned(1.0) for gain in reading.gains},
+            noises=reading.noises,
+            gates=gates,
+            stages=stages,
+            bias=self.bias,
+            constraints=self.constraints,
+        )
+
+    def _updates(self, returned: Any, reading: _Reading) -> tuple[Node, ...]:
+        values = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
+        code = getattr(self.function, "__code__", None)
+        where = _line(code.co_filename, _return_line(code)) if code else ""
+        if len(values) != len(self.states):
+            raise CellError(
+                f"{where}cell {self.name!r}: {len(values)} value(s) returned for {len(self.states)} state(s) "
+                f"({', '.join(self.states)}). Return the next value of each state, in this order; the first is the output."
+            )
+        nodes = []
+        for name, value in zip(self.states, values, strict=True):
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                value = Symbol(constant(value), reading)
+            if not isinstance(value, Symbol) or value.node.is_condition:
+                kind = "a condition" if isinstance(value, Symbol) else _describe(value)
+                raise CellError(
+                    f"{where}cell {self.name!r}: the next value of {name!r} is {kind}, not a state-sized value."
+                )
+            nodes.append(value.node)
+        return tuple(nodes)
+
+    def _check_keys(self, what: str, given: Mapping[str, Any], known: Any, owner: str) -> None:
+        for key in given:
+            if key not in known:
+                raise OptionError(
+                    f"cell {self.name!r}: {what}={{{key!r}: ...}} names no {owner}.{key} of its equations.{nearest(key, known)}"
+                )
+        if what == "constrain":
+            for value in given.values():
+                if value not in CONSTRAINTS:
+                    raise OptionError(
+                        f"cell {self.name!r}: constraint {value!r} does not exist.{nearest(str(value), CONSTRAINTS)}"
+                    )
+
+
+@overload
+def cell(function: Callable[..., Any]) -> Cell: ...
+@overload
+def cell(
+    *, bias: Mapping[str, float] | None = None, constrain: Mapping[str, str] | None = None
+) -> Callable[[Callable[..., Any]], Cell]: ...
+def cell(
+    function: Callable[..., Any] | None = None,
+    *,
+    bias: Mapping[str, float] | None = None,
+    constrain: Mapping[str, str] | None = None,
+) -> Cell | Callable[[Callable[..., Any]], Cell]:
+    """Make a cell of a function of equations.
+
+    - `bias`: first values of the drives' biases, e.g. `{"f": 1.0}` for an open forget gate; 0 elsewhere.
+    - `constrain`: the form in which a recurrent matrix is kept while it is trained: `{"h": "antisymmetric"}` or
+      `{"h": "orthogonal"}`.
+    """
+
+    def read(function: Callable[..., Any]) -> Cell:
+        states, options = _arguments(function)
+        return Cell(
+            function,
+            name=function.__name__,
+            states=states,
+            options=options,
+            bias=bias or {},
+            constraints=constrain or {},
+        )
+
+    return read(function) if function is not None else read
+
+
+def _arguments(function: Callable[..., Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The names of the states and the options with their defaults, from the function's signature."""
+    where = _line(function.__code__.co_filename, function.__code__.co_firstlineno)
+    parameters = inspect.signature(function).parameters.values()
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(positional) < 3 or any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+        raise CellError(
+            f"{where}cell {function.__name__!r}: write it as f(x, U, state, ...) with at least one state, and parameters after *."
+        )
+    for p in positional:
+        if p.default is not p.empty:
+            raise CellError(
+                f"{where}cell {function.__name__!r}: {p.name!r} has a default; put parameters after a bare *."
+            )
+    options = {}
+    for p in parameters:
+        if p.kind is p.KEYWORD_ONLY:
+            if p.default is p.empty:
+                raise CellError(
+                    f"{where}cell {function.__name__!r}: parameter {p.name!r} needs a default, e.g. {p.name}=Learned(0.0)."
+                )
+            options[p.name] = p.default
+    return tuple(p.name for p in positional[2:]), options

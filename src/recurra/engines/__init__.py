@@ -1,0 +1,1 @@
+"""Ways to run a cell through time. Each agrees with `eager`, outputs and all gradients."""

@@ -1,0 +1,59 @@
+"""Which engine runs: by name, or `auto`, which asks the engines in order and can say why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from recurra.cells.notation import Cell
+from recurra.engines.eager import Eager
+from recurra.engines.protocol import Answer, Engine
+from recurra.engines.vendor import Vendor
+from recurra.errors import EngineError, choose_from
+from recurra.types import Shape
+
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in (Vendor(), Eager())}
+"""Every engine, in the order in which `auto` asks them: the first yes runs."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The engine that would run, and what each engine answered."""
+
+    asked: str
+    engine: Engine
+    answers: dict[str, Answer]
+
+    def __str__(self) -> str:
+        rows = [f"{self.engine.name} runs this ({'chosen by auto' if self.asked == 'auto' else 'asked for by name'})."]
+        for name, answer in self.answers.items():
+            said = "can run it" if answer else f"cannot: {answer.reason}"
+            rows.append(f"  {name:<8} {said}")
+        return "\n".join(rows)
+
+
+def check_engine_name(name: str) -> str:
+    return choose_from("engine", name, ["auto", *ENGINES])
+
+
+def choose(
+    asked: str, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape, *, record: bool = False
+) -> Engine:
+    """The engine for this cell, device, dtype and shape. Only `auto` may choose; a named engine that cannot run raises."""
+    names = ENGINES if asked == "auto" else [check_engine_name(asked)]
+    reason = ""
+    for name in names:
+        answer = ENGINES[name].supports(cell, device, dtype, shape, record=record)
+        if answer:
+            return ENGINES[name]
+        reason = answer.reason
+    raise EngineError(f"engine {asked!r} cannot run cell {cell.name!r}: {reason}. Use engine='auto'.")
+
+
+def explain(
+    asked: str, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape, *, record: bool = False
+) -> Choice:
+    """What `choose` does here, with every engine's answer."""
+    answers = {name: engine.supports(cell, device, dtype, shape, record=record) for name, engine in ENGINES.items()}
+    return Choice(asked, choose(asked, cell, device, dtype, shape, record=record), answers)

@@ -1,0 +1,86 @@
+"""What an engine is: a name, an answer to "can you run this?", and a run. Layers know nothing more about engines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from recurra.cells.notation import Cell
+from recurra.types import Float, Int, Shape
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Yes, or no with the reason in words. True exactly when it is yes."""
+
+    yes: bool
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return self.yes
+
+
+YES = Answer(True)
+
+
+def no(reason: str) -> Answer:
+    return Answer(False, reason)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The tensors of one layer in one direction.
+
+    - `W`, `b`: input weights and biases, a block of H rows for each drive of the graph, in its order.
+    - `U`: recurrent weights, a block of H rows for each matrix of the graph, in its order (no rows: no products).
+    - `units`: the per-unit parameters as the equations read them, `[H]` each.
+    - `noise`: the masks of this run, `[T, B, H]` or broadcastable to it; empty for most cells.
+    """
+
+    W: Float[Tensor, "GH D"]
+    b: Float[Tensor, GH]
+    U: Float[Tensor, "PH H"]
+    units: Mapping[str, Tensor] = field(default_factory=dict)
+    noise: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What an engine gives back, time first. `outputs` past a sequence's end are unspecified; `final` is not.
+
+    - `final[i]` is `[K, B, H]`: the last K values of state i, oldest first.
+    - `states[i]` is `[T, B, H]`: state i after each step, if it was asked for.
+    """
+
+    outputs: Float[Tensor, "T B H"]
+    final: tuple[Float[Tensor, "K B H"], ...]
+    states: tuple[Float[Tensor, "T B H"], ...] | None = None
+
+
+class Engine(Protocol):
+    """A way to run any cell that it supports.
+
+    `supports` must answer without running anything. `run` may rely on a yes, on inputs past a sequence's end being zero,
+    and on lengths between 0 and T; it must leave the final state of a sequence as it was at its true end.
+    """
+
+    name: str
+
+    def supports(
+        self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape, *, record: bool = False
+    ) -> Answer: ...
+
+    def run(
+        self,
+        cell: Cell,
+        weights: Weights,
+        x: Float[Tensor, "T B D"],
+        initial: tuple[Float[Tensor, "K B H"], ...],
+        lengths: Int[Tensor, B] | None,
+        *,
+        record: bool = False,
+    ) -> Run: ...

@@ -1,0 +1,1 @@
+"""Layers of any cell: stacked, in both directions, with lengths and explicit state."""

@@ -1,0 +1,198 @@
+"""One layer of a cell in one direction: its weights, and a run of them through time."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear, softplus
+
+from recurra.cells.graph import Node, block, evaluate
+from recurra.cells.notation import Cell, Learned, spread
+from recurra.engines.choose import choose
+from recurra.engines.protocol import Run, Weights
+from recurra.layers.initial import Initialiser, constrained, fill_constrained
+from recurra.types import CellState, Float, Int, Shape
+
+
+class Direction(nn.Module):
+    """The weights of one cell of equations.
+
+    - `W`, `b`: input weights and biases, H rows for each drive; `U`: recurrent weights, H rows for each matrix.
+    - `units`: per-unit parameters; where they are kept in an interval, what is stored is free and `unit_values` maps it in.
+    - `initial`: the first state of each sequence, if it is learned; zero otherwise.
+    """
+
+    def __init__(
+        self,
+        cell: Cell,
+        input_size: int,
+        hidden_size: int,
+        *,
+        learn_initial: bool,
+        init: Initialiser,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+    ):
+        super().__init__()
+        self.cell, self.input_size, self.hidden_size = cell, input_size, hidden_size
+        graph, H = cell.graph, hidden_size
+
+        def empty(*shape: int) -> Tensor:
+            return torch.empty(*shape, device=device, dtype=dtype)
+
+        self.W = nn.Parameter(empty(len(graph.drives) * H, input_size))
+        self.b = nn.Parameter(empty(len(graph.drives) * H))
+        self.U = nn.Parameter(empty(len(graph.matrices) * H, H)) if graph.matrices else None
+        self.units = nn.ParameterDict()
+        for name, declared in graph.parameters.items():
+            if isinstance(declared, Learned):
+                self.units[name] = nn.Parameter(empty(H))
+            else:
+                self.register_buffer(f"fixed_{name}", empty(H), persistent=False)
+        self.initial = nn.ParameterList(
+            [nn.Parameter(empty(state.depth, H)) for state in graph.states] if learn_initial else []
+        )
+        self.reset_parameters(init)
+
+    @torch.no_grad()
+    def reset_parameters(self, init: Initialiser) -> None:
+        graph, H = self.cell.graph, self.hidden_size
+        for k, name in enumerate(graph.drives):
+            nn.init.xavier_uniform_(self.W[k * H : (k + 1) * H])
+            self.b[k * H : (k + 1) * H] = graph.bias.get(name, 0.0)
+        for k, name in enumerate(graph.matrices):
+            assert self.U is not None
+            matrix = self.U[k * H : (k + 1) * H]
+            if name in graph.constraints:
+                fill_constrained(matrix, graph.constraints[name])
+            else:
+                init(matrix)
+        for name, declared in graph.parameters.items():
+            if isinstance(declared, Learned):
+                self.units[name].copy_(_freed(spread(declared.value, H), declared))
+            else:
+                getattr(self, f"fixed_{name}").copy_(spread(declared.value, H))
+        for first in self.initial:
+            first.zero_()
+
+    def matrix(self, name: str) -> Float[Tensor, "H H"]:
+        """The recurrent matrix of `U.NAME`, in the form that the cell keeps it in."""
+        graph = self.cell.graph
+        matrix = block(self.U, graph.matrices, [name], self.hidden_size)  # type: ignore[arg-type]
+        return constrained(matrix, graph.constraints[name]) if name in graph.constraints else matrix
+
+    def unit_values(self) -> dict[str, Float[Tensor, H]]:
+        """The per-unit parameters as the equations read them."""
+        return {
+            name: _bounded(self.units[name], declared)
+            if isinstance(declared, Learned)
+            else getattr(self, f"fixed_{name}")
+            for name, declared in self.cell.graph.parameters.items()
+        }
+
+    def recurrent_matrices(self) -> Float[Tensor, "PH H"]:
+        if self.U is None:
+            return self.W.new_empty(0, self.hidden_size)
+        if not self.cell.graph.constraints:
+            return self.U
+        return torch.cat([self.matrix(name) for name in self.cell.graph.matrices])
+
+    def weights(self, T: int, B: int) -> Weights:
+        """Everything that an engine needs for a run of T steps and B lanes; masks are drawn here, once for all engines."""
+        noise = {}
+        for name, declared in self.cell.graph.noises.items():
+            if self.training:
+                shape = (T if declared.per == "step" else 1, B, self.hidden_size)
+                noise[name] = torch.empty(shape, device=self.W.device, dtype=self.W.dtype).bernoulli_(declared.chance)
+                noise[name] *= declared.scale
+            else:
+                noise[name] = self.W.new_full((1, 1, 1), declared.mean)
+        return Weights(self.W, self.b, self.recurrent_matrices(), self.unit_values(), noise)
+
+    def first_state(self, B: int) -> tuple[Float[Tensor, "K B H"], ...]:
+        if len(self.initial):
+            return tuple(first[:, None].expand(-1, B, -1) for first in self.initial)
+        return tuple(self.W.new_zeros(state.depth, B, self.hidden_size) for state in self.cell.graph.states)
+
+    def forward(
+        self,
+        x: Float[Tensor, "T B D"],
+        state: CellState | None,
+        lengths: Int[Tensor, B] | None,
+        engine: str,
+        record: bool,
+    ) -> tuple[Float[Tensor, "T B H"], CellState, dict[str, Tensor]]:
+        """Outputs of each step, the final state, and (if asked for) every state and gate of each step."""
+        T, B, D = x.shape
+        cell = self.cell
+        shape = Shape(B, T, D, self.hidden_size)
+        weights = self.weights(T, B)
+        initial = self.first_state(B) if state is None else tuple(_time_first(each) for each in state)
+        chosen = choose(engine, cell, x.device, self.W.dtype, shape, record=record)
+        run = chosen.run(cell, weights, x, initial, lengths, record=record)
+        recorded = self._record(weights, x, initial, run) if record else {}
+        return run.outputs, tuple(_batch_first(last) for last in run.final), recorded
+
+    def _record(self, weights: Weights, x: Tensor, initial: tuple[Tensor, ...], run: Run) -> dict[str, Tensor]:
+        """Gates are functions of the states and drives, so those of all steps are computed at once from what ran."""
+        graph, T, H = self.cell.graph, len(x), self.hidden_size
+        assert run.states is not None
+        names = [state.name for state in graph.states]
+        drive = linear(x, weights.W, weights.b).unflatten(-1, (len(graph.drives), H))
+        past = {name: torch.cat([first, after]) for name, first, after in zip(names, initial, run.states, strict=True)}
+
+        def leaf(node: Node) -> Tensor:
+            match node.kind:
+                case "drive":
+                    return drive[:, :, graph.drives.index(node.name)]
+                case "state":
+                    start = len(past[node.name]) - T - node.delay
+                    return past[node.name][start : start + T]
+                case "noise":
+                    return weights.noise[node.name].expand(T, -1, -1)
+                case _:
+                    return weights.units[node.name]
+
+        def product(name: str, v: Tensor) -> Tensor:
+            return linear(v, block(weights.U, graph.matrices, [name], H))
+
+        values = evaluate(graph.gates.values(), leaf, product)
+        gates = {name: values[node].expand_as(run.outputs) for name, node in graph.gates.items()}
+        return {**dict(zip(names, run.states, strict=True)), **gates}
+
+    def extra_repr(self) -> str:
+        return f"{self.cell.name}, {self.input_size}, {self.hidden_size}"
+
+
+def _freed(value: Tensor, declared: Learned) -> Tensor:
+    """The free number that `_bounded` maps to `value`."""
+    match declared.low, declared.high:
+        case None, None:
+            return value
+        case float() | int() as low, None:
+            return torch.log(torch.expm1(value - low))
+        case None, float() | int() as high:
+            return torch.log(torch.expm1(high - value))
+        case low, high:
+            return torch.logit((value - low) / (high - low))
+
+
+def _bounded(free: Tensor, declared: Learned) -> Tensor:
+    """A free number brought into the interval of a per-unit parameter."""
+    match declared.low, declared.high:
+        case None, None:
+            return free
+        case float() | int() as low, None:
+            return low + softplus(free)
+        case None, float() | int() as high:
+            return high - softplus(free)
+        case low, high:
+            return low + (high - low) * torch.sigmoid(free)
+
+
+def _time_first(state: Tensor) -> Float[Tensor, "K B H"]:
+    return state[None] if state.ndim == 2 else state.transpose(0, 1)
+
+
+def _batch_first(state: Float[Tensor, "K B H"]) -> Tensor:
+    return state[0] if len(state) == 1 else state.transpose(0, 1)

@@ -1,0 +1,63 @@
+"""What passes between the rooms: the result of a layer, the state, and the legend of axes.
+
+Axes, everywhere: B batch (lanes), T time, D input, H hidden, G gates, L layers, V vocabulary; K is how many steps back a
+state is remembered. Users see batch first `[B, T, D]`; engines work time first `[T, B, D]`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+else:
+    try:
+        from jaxtyping import Float, Int
+    except ImportError:  # axes are documentation unless the tests check them
+
+        class Float:
+            def __class_getitem__(cls, item: Any) -> Any:
+                return item[0]
+
+        Int = Float
+
+CellState = tuple[Tensor, ...]
+"""The state of one layer in one direction, in the order of the cell's arguments. Each is `[B, H]`, or `[B, K, H]`
+(oldest first) for a state that the cell reads K > 1 steps back."""
+
+State = tuple[tuple[CellState, ...], ...]
+"""`state[layer][direction][i]`: always three levels of tuples, whatever the cell."""
+
+Record = tuple[tuple[dict[str, Tensor], ...], ...]
+"""`record[layer][direction][name]`: each state and each named gate at every step, `[B, T, H]`."""
+
+
+class Shape(NamedTuple):
+    """The sizes that an engine is asked about."""
+
+    B: int
+    T: int
+    D: int
+    H: int
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a recurrent layer gives back.
+
+    - `outputs`: the last layer's outputs at every step, `[B, T, H]` (`2H` for two concatenated directions). Zero past a
+      sequence's end.
+    - `final`: the state after the true last step of each sequence; `final[layer][direction][i]`. It can be passed back as
+      `state` to go on where this call stopped.
+    - `record`: with `record=True`, every state and gate by name; otherwise `None`.
+    """
+
+    outputs: Float[Tensor, "B T H"]
+    final: State
+    record: Record | None = None
+
+
+__all__ = ["CellState", "Float", "Int", "Record", "Shape", "State", "Tensor", "Trace"]
