@@ -231,9 +231,8 @@ class _Products:
         def product(v: Value) -> Symbol:
             self._reading.learn_names()
             if not isinstance(v, Symbol) or v.node.kind == "constant":
-                self._reading.fail(
-                    f"U.{name}(...) multiplies a state-sized vector, not {_describe(v) if not isinstance(v, Symbol) else 'a number'}."
-                )
+                found = "a number" if isinstance(v, Symbol) else _describe(v)
+                self._reading.fail(f"U.{name}(...) multiplies a state-sized vector, not {found}.")
             if v.node.is_condition:
                 self._reading.fail(f"U.{name}(...) multiplies a state-sized vector, not a condition.")
             return self._reading.symbol(make("product", v.node, name=name))

@@ -52,7 +52,7 @@ class Eager:
         weights: Weights,
         x: Float[Tensor, "T B D"],
         initial: tuple[Float[Tensor, "K B H"], ...],
-        lengths: Int[Tensor, B] | None,
+        lengths: Int[Tensor, " B"] | None,
         *,
         record: bool = False,
     ) -> Run:

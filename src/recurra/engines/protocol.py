@@ -42,7 +42,7 @@ class Weights:
     """
 
     W: Float[Tensor, "GH D"]
-    b: Float[Tensor, GH]
+    b: Float[Tensor, " GH"]
     U: Float[Tensor, "PH H"]
     units: Mapping[str, Tensor] = field(default_factory=dict)
     noise: Mapping[str, Tensor] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Engine(Protocol):
         weights: Weights,
         x: Float[Tensor, "T B D"],
         initial: tuple[Float[Tensor, "K B H"], ...],
-        lengths: Int[Tensor, B] | None,
+        lengths: Int[Tensor, " B"] | None,
         *,
         record: bool = False,
     ) -> Run: ...

@@ -29,7 +29,7 @@ _COMMUTES = ("add", "multiply", "minimum", "maximum", "equal", "and", "or")
 
 
 @dataclass(frozen=True)
-class _Kernel:
+class Kernel:
     """One of torch's kernels: the cell that it computes, and the order in which it takes that cell's gates."""
 
     pattern: Cell
@@ -37,11 +37,11 @@ class _Kernel:
     run: Callable[..., tuple[Tensor, ...]]
 
 
-_KERNELS = {
-    "elman": _Kernel(elman, ("h",), torch._VF.rnn_tanh),
-    "elman(relu)": _Kernel(elman(activation="relu"), ("h",), torch._VF.rnn_relu),
-    "lstm": _Kernel(lstm, ("i", "f", "c", "o"), torch._VF.lstm),
-    "gru_after": _Kernel(gru_after, ("r", "z", "n"), torch._VF.gru),
+KERNELS = {
+    "elman": Kernel(elman, ("h",), torch._VF.rnn_tanh),
+    "elman(relu)": Kernel(elman(activation="relu"), ("h",), torch._VF.rnn_relu),
+    "lstm": Kernel(lstm, ("i", "f", "c", "o"), torch._VF.lstm),
+    "gru_after": Kernel(gru_after, ("r", "z", "n"), torch._VF.gru),
 }
 
 
@@ -74,7 +74,7 @@ def _match_all(patterns: tuple[Node, ...], nodes: tuple[Node, ...], names: Names
 @lru_cache(maxsize=256)
 def recognise(graph: Graph) -> tuple[str, Names] | None:
     """The kernel that computes this graph and the parts its names play, or None."""
-    for kernel, row in _KERNELS.items():
+    for kernel, row in KERNELS.items():
         pattern = row.pattern.graph
         if len(pattern.updates) != len(graph.updates) or any(state.depth > 1 for state in graph.states):
             continue
@@ -107,13 +107,13 @@ class Vendor:
         weights: Weights,
         x: Float[Tensor, "T B D"],
         initial: tuple[Float[Tensor, "K B H"], ...],
-        lengths: Int[Tensor, B] | None,
+        lengths: Int[Tensor, " B"] | None,
         *,
         record: bool = False,
     ) -> Run:
         found = recognise(cell.graph)
         assert found is not None  # supports() said so
-        kernel, flat = _KERNELS[found[0]], _flat_weights(cell.graph, weights, *found)
+        kernel, flat = KERNELS[found[0]], _flat_weights(cell.graph, weights, *found)
         state = initial if found[0] == "lstm" else initial[0]
         if lengths is None:
             outputs, *final = kernel.run(x, state, flat, True, 1, 0.0, torch.is_grad_enabled(), False, False)
@@ -127,7 +127,7 @@ class Vendor:
 
     @staticmethod
     def _run_packed(
-        kernel: _Kernel, x: Tensor, state: Tensor | tuple[Tensor, ...], flat: list[Tensor], lengths: Tensor
+        kernel: Kernel, x: Tensor, state: Tensor | tuple[Tensor, ...], flat: list[Tensor], lengths: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
         packed = pack_padded_sequence(x, lengths.clamp(min=1).cpu(), enforce_sorted=False)
         order, back = packed.sorted_indices, packed.unsorted_indices
@@ -141,7 +141,7 @@ class Vendor:
 
 def _flat_weights(graph: Graph, weights: Weights, kernel: str, names: Names) -> list[Tensor]:
     """W, U and the two biases in torch's order of gates."""
-    H, gates = weights.U.shape[1], _KERNELS[kernel].gates
+    H, gates = weights.U.shape[1], KERNELS[kernel].gates
     drives = [names["drive", gate] for gate in gates]
     products = [names["product", gate] for gate in gates]
     W = block(weights.W, graph.drives, drives, H)

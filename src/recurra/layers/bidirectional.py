@@ -17,7 +17,7 @@ MERGES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-def reverse(x: Float[Tensor, "T B D"], lengths: Int[Tensor, B] | None) -> Float[Tensor, "T B D"]:
+def reverse(x: Float[Tensor, "T B D"], lengths: Int[Tensor, " B"] | None) -> Float[Tensor, "T B D"]:
     """Each sequence from its last step to its first; what lies past its end stays where it is. Its own inverse."""
     if lengths is None:
         return x.flip(0)
@@ -25,13 +25,13 @@ def reverse(x: Float[Tensor, "T B D"], lengths: Int[Tensor, B] | None) -> Float[
     return take(x, torch.where(t < lengths, lengths - 1 - t, t))
 
 
-def to_front(x: Float[Tensor, "T B D"], lengths: Int[Tensor, B]) -> Float[Tensor, "T B D"]:
+def to_front(x: Float[Tensor, "T B D"], lengths: Int[Tensor, " B"]) -> Float[Tensor, "T B D"]:
     """Sequences that are padded at the start, moved so that the padding is at the end."""
     t = torch.arange(len(x), device=x.device)[:, None]
     return take(x, (t + len(x) - lengths) % len(x))
 
 
-def to_back(x: Float[Tensor, "T B D"], lengths: Int[Tensor, B]) -> Float[Tensor, "T B D"]:
+def to_back(x: Float[Tensor, "T B D"], lengths: Int[Tensor, " B"]) -> Float[Tensor, "T B D"]:
     """The inverse of `to_front`."""
     t = torch.arange(len(x), device=x.device)[:, None]
     return take(x, (t - len(x) + lengths) % len(x))

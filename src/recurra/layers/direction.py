@@ -81,7 +81,7 @@ class Direction(nn.Module):
         matrix = block(self.U, graph.matrices, [name], self.hidden_size)  # type: ignore[arg-type]
         return constrained(matrix, graph.constraints[name]) if name in graph.constraints else matrix
 
-    def unit_values(self) -> dict[str, Float[Tensor, H]]:
+    def unit_values(self) -> dict[str, Float[Tensor, " H"]]:
         """The per-unit parameters as the equations read them."""
         return {
             name: _bounded(self.units[name], declared)
@@ -118,7 +118,7 @@ class Direction(nn.Module):
         self,
         x: Float[Tensor, "T B D"],
         state: CellState | None,
-        lengths: Int[Tensor, B] | None,
+        lengths: Int[Tensor, " B"] | None,
         engine: str,
         record: bool,
     ) -> tuple[Float[Tensor, "T B H"], CellState, dict[str, Tensor]]:
@@ -131,20 +131,20 @@ class Direction(nn.Module):
         chosen = choose(engine, cell, x.device, self.W.dtype, shape, record=record)
         run = chosen.run(cell, weights, x, initial, lengths, record=record)
         recorded = self._record(weights, x, initial, run) if record else {}
-        return run.outputs, tuple(_batch_first(last) for last in run.final), recorded
+        return run.outputs, tuple(batch_first(last) for last in run.final), recorded
 
     def _record(self, weights: Weights, x: Tensor, initial: tuple[Tensor, ...], run: Run) -> dict[str, Tensor]:
         """Gates are functions of the states and drives, so those of all steps are computed at once from what ran."""
         graph, T, H = self.cell.graph, len(x), self.hidden_size
         assert run.states is not None
         names = [state.name for state in graph.states]
-        drive = linear(x, weights.W, weights.b).unflatten(-1, (len(graph.drives), H))
+        drives = linear(x, weights.W, weights.b).split(H, dim=-1)
         past = {name: torch.cat([first, after]) for name, first, after in zip(names, initial, run.states, strict=True)}
 
         def leaf(node: Node) -> Tensor:
             match node.kind:
                 case "drive":
-                    return drive[:, :, graph.drives.index(node.name)]
+                    return drives[graph.drives.index(node.name)]
                 case "state":
                     start = len(past[node.name]) - T - node.delay
                     return past[node.name][start : start + T]
@@ -166,33 +166,31 @@ class Direction(nn.Module):
 
 def _freed(value: Tensor, declared: Learned) -> Tensor:
     """The free number that `_bounded` maps to `value`."""
-    match declared.low, declared.high:
-        case None, None:
-            return value
-        case float() | int() as low, None:
-            return torch.log(torch.expm1(value - low))
-        case None, float() | int() as high:
-            return torch.log(torch.expm1(high - value))
-        case low, high:
-            return torch.logit((value - low) / (high - low))
+    low, high = declared.low, declared.high
+    if low is not None and high is not None:
+        return torch.logit((value - low) / (high - low))
+    if low is not None:
+        return torch.log(torch.expm1(value - low))
+    if high is not None:
+        return torch.log(torch.expm1(high - value))
+    return value
 
 
 def _bounded(free: Tensor, declared: Learned) -> Tensor:
     """A free number brought into the interval of a per-unit parameter."""
-    match declared.low, declared.high:
-        case None, None:
-            return free
-        case float() | int() as low, None:
-            return low + softplus(free)
-        case None, float() | int() as high:
-            return high - softplus(free)
-        case low, high:
-            return low + (high - low) * torch.sigmoid(free)
+    low, high = declared.low, declared.high
+    if low is not None and high is not None:
+        return low + (high - low) * torch.sigmoid(free)
+    if low is not None:
+        return low + softplus(free)
+    if high is not None:
+        return high - softplus(free)
+    return free
 
 
 def _time_first(state: Tensor) -> Float[Tensor, "K B H"]:
     return state[None] if state.ndim == 2 else state.transpose(0, 1)
 
 
-def _batch_first(state: Float[Tensor, "K B H"]) -> Tensor:
+def batch_first(state: Float[Tensor, "K B H"]) -> Tensor:
     return state[0] if len(state) == 1 else state.transpose(0, 1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from recurra.cells.notation import Cell
 from recurra.engines.choose import Choice, check_engine_name, explain
 from recurra.errors import OptionError, ShapeError, choose_from
 from recurra.layers.bidirectional import MERGES, reverse, to_back, to_front
-from recurra.layers.direction import Direction
+from recurra.layers.direction import Direction, batch_first
 from recurra.layers.dropout import VariationalDropout
 from recurra.layers.initial import Initialiser, find_initialiser
 from recurra.types import CellState, Float, Int, Shape, State, Trace
@@ -108,14 +108,19 @@ class Recurrent(nn.Module):
         return to_torch(self)
 
     @property
+    def stack(self) -> list[list[Direction]]:
+        """`stack[layer][direction]`: the weights, layer by layer."""
+        return [list(cast(Iterable[Direction], layer)) for layer in self.layers]
+
+    @property
     def bidirectional(self) -> bool:
-        return len(self.layers[0]) == 2  # type: ignore[arg-type]
+        return len(self.stack[0]) == 2
 
     def forward(
         self,
         x: Float[Tensor, "B T D"],
         state: State | None = None,
-        lengths: Int[Tensor, B] | Sequence[int] | None = None,
+        lengths: Int[Tensor, " B"] | Sequence[int] | None = None,
         *,
         padding: str = "end",
         record: bool = False,
@@ -141,9 +146,9 @@ class Recurrent(nn.Module):
             y = torch.where(inside, y, 0)
 
         final, records = [], []
-        for k, layer in enumerate(self.layers):
+        for k, layer in enumerate(self.stack):
             inputs = self.dropout(y) if k else y
-            outputs, lasts, gates = self._run_layer(layer, inputs, state[k] if state else None, lengths, record)  # type: ignore[arg-type]
+            outputs, lasts, gates = self._run_layer(layer, inputs, state[k] if state else None, lengths, record)
             y = outputs + y if self.residual and k else outputs
             y = y if inside is None else torch.where(inside, y, 0)
             final.append(lasts)
@@ -193,13 +198,13 @@ class Recurrent(nn.Module):
     def initial_state(self, batch_size: int) -> State:
         """The state before the first step, e.g. to change parts of it and pass it in."""
         return tuple(
-            tuple(tuple(_users(s) for s in direction.first_state(batch_size)) for direction in layer)  # type: ignore[union-attr]
-            for layer in self.layers  # type: ignore[union-attr]
+            tuple(tuple(batch_first(first) for first in each.first_state(batch_size)) for each in layer)
+            for layer in self.stack
         )
 
     def explain(self, batch_size: int = 1, length: int = 128, *, record: bool = False) -> Choice:
         """Which engine runs this layer at that size, and what the others say. Print it."""
-        first: Any = self.layers[0][0]  # type: ignore[index]
+        first = self.stack[0][0]
         shape = Shape(batch_size, length, self.input_size, self.hidden_size)
         return explain(self.engine, self.cell, first.W.device, first.W.dtype, shape, record=record)
 
@@ -208,7 +213,7 @@ class Recurrent(nn.Module):
 
     def _check_input(self, x: Tensor, axes: int) -> None:
         names = "[B, T, D]" if axes == 3 else "[B, D]"
-        first: Any = self.layers[0][0]  # type: ignore[index]
+        first = self.stack[0][0]
         dtype, device = first.W.dtype, first.W.device
         if x.ndim != axes or min(x.shape[:-1]) < 1:
             raise ShapeError(f"{self.cell.name} expects inputs {names} with at least one of each; got {list(x.shape)}.")
@@ -244,16 +249,17 @@ class Recurrent(nn.Module):
     def _check_state(self, state: State | None, B: int) -> None:
         if state is None:
             return
-        directions = len(self.layers[0])  # type: ignore[arg-type]
+        directions = len(self.stack[0])
         states = self.cell.graph.states
         remedy = "Pass trace.final of an earlier call, or initial_state(batch_size)."
         if len(state) != len(self.layers) or any(len(layer) != directions for layer in state):
             raise ShapeError(
-                f"state must be state[layer][direction][i] with {len(self.layers)} layer(s) and {directions} direction(s). {remedy}"
+                f"state must be state[layer][direction][i] with {len(self.layers)} layer(s) and {directions} direction(s). "
+                f"{remedy}"
             )
         for layer in state:
             for direction in layer:
-                if isinstance(direction, Tensor) or len(direction) != len(states):
+                if not isinstance(direction, tuple | list) or len(direction) != len(states):
                     raise ShapeError(
                         f"{self.cell.name} has {len(states)} state(s) ({', '.join(s.name for s in states)}) for each layer and "
                         f"direction, as a tuple. {remedy}"
@@ -264,7 +270,3 @@ class Recurrent(nn.Module):
                         raise ShapeError(
                             f"state {known.name!r} of {self.cell.name} must be {wanted}; got {list(given.shape)}. {remedy}"
                         )
-
-
-def _users(state: Float[Tensor, "K B H"]) -> Tensor:
-    return state[0] if len(state) == 1 else state.transpose(0, 1)
