@@ -94,22 +94,24 @@ _FOLD: dict[str, Callable[..., float]] = {
 }
 
 
-def walk(roots: Iterable[Node]) -> list[Node]:
-    """Every node that the roots need, arguments before their users."""
+def walk(roots: Iterable[Node], known: Callable[[Node], bool] = lambda node: False) -> list[Node]:
+    """Every node that the roots need, arguments before their users; arguments of `known` nodes are not looked at."""
     order: dict[Node, None] = {}
-    stack: list[tuple[Node, Iterator[Node]]] = [(root, iter(root.arguments)) for root in reversed(list(roots))]
-    while stack:
-        node, rest = stack[-1]
-        if node in order:
-            stack.pop()
-            continue
-        for argument in rest:
-            if argument not in order:
-                stack.append((argument, iter(argument.arguments)))
-                break
-        else:
-            order[node] = None
-            stack.pop()
+    stack: list[tuple[Node, Iterator[Node]]] = []
+
+    def enter(node: Node) -> None:
+        stack.append((node, iter(() if known(node) else node.arguments)))
+
+    for root in roots:
+        enter(root)
+        while stack:
+            node, rest = stack[-1]
+            missing = next((argument for argument in rest if argument not in order), None)
+            if missing is not None:
+                enter(missing)
+            else:
+                order.setdefault(node)
+                stack.pop()
     return list(order)
 
 

@@ -113,7 +113,7 @@ class Operation:
     partials: tuple[Callable[..., Value] | None, ...]
     text: str
     latex: str
-    precedence: int = 9  # 9 binds like a call; lower ones need brackets inside higher ones
+    precedence: int = 9  # 9 binds like a call; as in Python, comparisons bind loosest
     is_condition: bool = False
 
 
@@ -187,11 +187,11 @@ OPERATIONS: dict[str, Operation] = {
             "{{{0}}}^{{{1}}}",
             8,
         ),
-        Operation("less", lambda a, b: a < b, (None, None), "{0} < {1}", "{0} < {1}", 3, True),
-        Operation("less_equal", lambda a, b: a <= b, (None, None), "{0} <= {1}", r"{0} \le {1}", 3, True),
-        Operation("equal", lambda a, b: a == b, (None, None), "{0} == {1}", "{0} = {1}", 3, True),
-        Operation("and", lambda a, b: a & b, (None, None), "{0} & {1}", r"{0} \wedge {1}", 2, True),
-        Operation("or", lambda a, b: a | b, (None, None), "{0} | {1}", r"{0} \vee {1}", 1, True),
+        Operation("less", lambda a, b: a < b, (None, None), "{0} < {1}", "{0} < {1}", 1, True),
+        Operation("less_equal", lambda a, b: a <= b, (None, None), "{0} <= {1}", r"{0} \le {1}", 1, True),
+        Operation("equal", lambda a, b: a == b, (None, None), "{0} == {1}", "{0} = {1}", 1, True),
+        Operation("and", lambda a, b: a & b, (None, None), "{0} & {1}", r"{0} \wedge {1}", 3, True),
+        Operation("or", lambda a, b: a | b, (None, None), "{0} | {1}", r"{0} \vee {1}", 2, True),
         Operation("not", lambda a: ~a, (None,), "~{0}", r"\neg {0}", 7, True),
         Operation(
             "where",
@@ -203,7 +203,7 @@ OPERATIONS: dict[str, Operation] = {
         Operation("sigmoid", torch.sigmoid, (lambda y, a: y * (1.0 - y),), "sigmoid({0})", r"\sigma({0})"),
         Operation("tanh", torch.tanh, (lambda y, a: 1.0 - y * y,), "tanh({0})", r"\tanh({0})"),
         Operation(
-            "relu", torch.relu, (lambda y, a: where(a > 0.0, 1.0, 0.0),), "relu({0})", r"\operatorname{{relu}}({0})"
+            "relu", torch.relu, (lambda y, a: where(y > 0.0, 1.0, 0.0),), "relu({0})", r"\operatorname{{relu}}({0})"
         ),
         Operation(
             "softplus", _softplus, (lambda y, a: sigmoid(a),), "softplus({0})", r"\operatorname{{softplus}}({0})"

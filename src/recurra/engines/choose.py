@@ -8,12 +8,13 @@ import torch
 
 from recurra.cells.notation import Cell
 from recurra.engines.eager import Eager
+from recurra.engines.fused.engine import Fused
 from recurra.engines.protocol import Answer, Engine
 from recurra.engines.vendor import Vendor
 from recurra.errors import EngineError, choose_from
 from recurra.types import Shape
 
-ENGINES: dict[str, Engine] = {engine.name: engine for engine in (Vendor(), Eager())}
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in (Fused(), Vendor(), Eager())}
 """Every engine, in the order in which `auto` asks them: the first yes runs."""
 
 

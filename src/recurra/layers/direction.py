@@ -142,16 +142,18 @@ class Direction(nn.Module):
         past = {name: torch.cat([first, after]) for name, first, after in zip(names, initial, run.states, strict=True)}
 
         def leaf(node: Node) -> Tensor:
+            value: Tensor
             match node.kind:
                 case "drive":
-                    return drives[graph.drives.index(node.name)]
+                    value = drives[graph.drives.index(node.name)]
                 case "state":
                     start = len(past[node.name]) - T - node.delay
-                    return past[node.name][start : start + T]
+                    value = past[node.name][start : start + T]
                 case "noise":
-                    return weights.noise[node.name].expand(T, -1, -1)
+                    value = weights.noise[node.name].expand(T, -1, -1)
                 case _:
-                    return weights.units[node.name]
+                    value = weights.units[node.name]
+            return value
 
         def product(name: str, v: Tensor) -> Tensor:
             return linear(v, block(weights.U, graph.matrices, [name], H))

@@ -1,0 +1,3 @@
+from recurra.cli.main import main
+
+main()

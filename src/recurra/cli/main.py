@@ -1,0 +1,68 @@
+"""`recurra`: the verbs, and how every one of them fails: one line on standard error and exit code 2."""
+
+from __future__ import annotations
+
+import sys
+from typing import cast
+
+import typer
+
+from recurra.cli.cells import cells
+from recurra.cli.check import check
+from recurra.errors import RecurraError
+
+# typer is built on click or carries its own copy of it, depending on its version: take the class from what it offers
+_UsageError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
+assert _UsageError.__name__ == "UsageError"
+
+app = typer.Typer(
+    name="recurra",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(cells)
+app.command()(check)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from recurra import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(False, "--version", help="Print the version.", is_eager=True, callback=_version),
+) -> None:
+    """Recurrent networks from their equations."""
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command; the exit code."""
+    try:
+        return app(arguments, standalone_mode=False) or 0
+    except RecurraError as error:
+        return _fail(str(error))
+    except _UsageError as error:
+        message = error.format_message()
+        if error.__class__.__name__ == "NoArgsIsHelpError":
+            print(message)
+            return 2
+        return _fail(message)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("stopped", 130)
+    except BrokenPipeError:  # the reader of our output has left, as `head` does
+        sys.stderr.close()
+        return 0
+
+
+def _fail(message: str, code: int = 2) -> int:
+    print(f"recurra: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))

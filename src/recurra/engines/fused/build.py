@@ -1,0 +1,106 @@
+"""From source to a loaded library: compiled by the machine's compiler at first use, then cached on disk.
+
+The cache (`$RECURRA_CACHE`, or `recurra` under the user's cache folder) is keyed by source, compiler, flags and processor.
+Files are moved into place whole and carry a checksum, so processes may build the same kernel at once and a damaged entry
+is built again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+from recurra.errors import EngineError
+
+FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-march=native",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fopenmp",
+    "-shared",
+    "-fPIC",
+    "-w",
+)
+_RUNTIME = Path(__file__).with_name("runtime.hpp")
+
+
+@lru_cache(maxsize=1)
+def find_compiler() -> str | None:
+    """The C++ compiler: `$CXX`, or the first of g++, clang++, c++."""
+    named = os.environ.get("CXX")
+    return next((path for name in (named, "g++", "clang++", "c++") if name and (path := shutil.which(name))), None)
+
+
+@lru_cache(maxsize=1)
+def _machine() -> str:
+    """What the result depends on besides the source: the compiler's version and the processor."""
+    compiler = find_compiler()
+    assert compiler is not None
+    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        processor = "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))
+    except OSError:
+        processor = platform.processor() + platform.machine()
+    return f"{version}\n{processor}"
+
+
+def cache_folder() -> Path:
+    named = os.environ.get("RECURRA_CACHE")
+    base = Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "recurra"
+    return base / "kernels"
+
+
+def build(source: str, real: str, about: str) -> ctypes.CDLL:
+    """The library of this source for `real` (`float` or `double`), compiled if the cache has no sound copy of it."""
+    flags = [*FLAGS, f"-DREAL={real}"]
+    key = hashlib.sha256("\n".join([source, _RUNTIME.read_text(), _machine(), *flags]).encode()).hexdigest()[:32]
+    library = cache_folder() / f"{key}.so"
+    if not _is_sound(library):
+        _compile(source, flags, library, about)
+    return ctypes.CDLL(str(library))
+
+
+def _checksum(library: Path) -> Path:
+    return library.with_suffix(".sha256")
+
+
+def _is_sound(library: Path) -> bool:
+    try:
+        return _checksum(library).read_text() == hashlib.sha256(library.read_bytes()).hexdigest()
+    except OSError:
+        return False
+
+
+def _compile(source: str, flags: list[str], library: Path, about: str) -> None:
+    compiler = find_compiler()
+    assert compiler is not None
+    print(f"recurra: compiling {about} (once; kept in {library.parent})", file=sys.stderr)
+    try:
+        library.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+            text, made, note = (Path(folder) / name for name in ("kernel.cpp", "kernel.so", "kernel.sha256"))
+            text.write_text(source)
+            command = [compiler, *flags, f"-I{_RUNTIME.parent}", str(text), "-o", str(made)]
+            result = subprocess.run(command, capture_output=True, text=True)
+            if result.returncode:
+                first = next((line for line in result.stderr.splitlines() if "error" in line), result.stderr[:200])
+                raise EngineError(f"the compiler refused {about}: {first}. Use engine='eager', and please report it.")
+            note.write_text(hashlib.sha256(made.read_bytes()).hexdigest())
+            text.replace(library.with_suffix(".cpp"))
+            note.replace(_checksum(library))  # before the library: a reader between the two finds a mismatch and builds
+            made.replace(library)
+    except OSError as error:
+        raise EngineError(
+            f"{about} cannot be kept in {library.parent}: {error.strerror}. Set RECURRA_CACHE to a writable folder."
+        ) from error

@@ -1,0 +1,507 @@
+"""A plan written as C++: one `forward` and one `backward` for the whole sequence, readable beside the equations.
+
+Each pass is an inline function for one vector of units of one lane; around it stand the loops over units, lanes and time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from recurra.cells.graph import Node
+from recurra.engines.fused.stages import Pass, Place, Plan, Product, Program
+
+_FORMS = {
+    "add": "({} + {})",
+    "subtract": "({} - {})",
+    "multiply": "({} * {})",
+    "divide": "({} / {})",
+    "negate": "(-{})",
+    "less": "({} < {})",
+    "less_equal": "({} <= {})",
+    "equal": "({} == {})",
+    "and": "({} & {})",
+    "or": "({} | {})",
+    "not": "(~{})",
+    "where": "select({}, {}, {})",
+    "abs": "absolute({})",
+}
+_RESERVED = frozenset(
+    "a s u lane count full vec mask all load store add sum select sign clamp power V alignas and asm auto bool break case catch "
+    "char class const continue default delete do double else enum explicit export extern false float for friend goto if inline "
+    "int long mutable namespace new not operator or private protected public register return short signed sizeof static "
+    "struct switch template this throw true try typedef typename union unsigned using virtual void volatile while xor real "
+    "exp tanh sigmoid relu log sqrt sin cos erf floor softplus remainder minimum maximum absolute t T B H".split()
+)
+
+
+@dataclass
+class Signature:
+    """The fields of the argument structure, in order, as the engine fills them: integers and addresses of 8 bytes."""
+
+    fields: list[tuple[str, str, str]] = field(default_factory=list)  # type, name, what it is
+
+    def add(self, kind: str, name: str, about: str) -> None:
+        self.fields.append((kind, name, about))
+
+    def declare(self, struct: str) -> list[str]:
+        width = max(len(f"{kind} {name};") for kind, name, _ in self.fields)
+        rows = [f"    {f'{kind} {name};':<{width}}  // {about}" for kind, name, about in self.fields]
+        return [f"struct {struct} {{", *rows, "};"]
+
+    @property
+    def names(self) -> list[str]:
+        return [name for _, name, _ in self.fields]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Generated code with the signatures of its two functions."""
+
+    text: str
+    forward: tuple[str, ...]
+    backward: tuple[str, ...]
+
+
+def emit(plan: Plan) -> Source:
+    graph = plan.graph
+    forward, backward = _Forward(plan), _Backward(plan)
+    body = [*forward.lines(), "", *backward.lines()]
+    head = [
+        f"// {graph.name}, generated from its equations:",
+        *(f"//     {line}" for line in graph.equations()),
+        '#include "runtime.hpp"',
+        "",
+        "constexpr long round_up(long n, long to) { return (n + to - 1) / to * to; }",
+        'extern "C" long vector_width() { return V; }',
+        'extern "C" void pack_weights(const real* from, long output, long unit, long input, long G, long Q, long H, long K,'
+        " real* to) {",
+        "    pack(from, output, unit, input, G, Q, H, K, to);",
+        "}",
+        "",
+    ]
+    return Source("\n".join([*head, *body, ""]), tuple(forward.signature.names), tuple(backward.signature.names))
+
+
+def vectors(products: Iterable[Product]) -> int:
+    """How many vectors of units a pass takes at once: few outputs leave registers for more."""
+    most = max((len(product.nodes) for product in products), default=4)
+    return max(1, 4 // most)
+
+
+class _Emitter:
+    """What forward and backward have in common: passes, their loops, and the layout of a thread's workspace."""
+
+    name: str
+    program: Program
+
+    def __init__(self, plan: Plan):
+        self.plan, self.graph = plan, plan.graph
+        self.signature = Signature()
+        for kind, name, about in (
+            ("long", "T", "steps"),
+            ("long", "B", "lanes"),
+            ("long", "H", "units"),
+            ("long", "threads", ""),
+            ("const long*", "lengths", "of each lane; null: all T"),
+            ("real*", "workspace", "a share for each thread"),
+            ("real*", "tape", f"[T, B, {plan.slots} H]: drives, then what the backward run needs"),
+        ):
+            self.signature.add(kind, name, about)
+        for state in self.graph.states:
+            self.signature.add(
+                "real*", state_field(state.name), f"[{state.depth} + T, B, H]: earlier values, then each step's"
+            )
+        if self.graph.drives:
+            self.signature.add("const real*", "bias", f"[{len(self.graph.drives)}, H], of the drives")
+        for name in self.graph.parameters:
+            self.signature.add("const real*", f"p_{name}", "[H]")
+        for name in self.graph.noises:
+            self.signature.add("const real*", f"n_{name}", "a mask")
+            self.signature.add("long", f"n_{name}_step", "from one step to the next")
+            self.signature.add("long", f"n_{name}_lane", "from one lane to the next")
+
+    # -- addresses ---------------------------------------------------------------------------------------------------
+
+    def address(self, place: Place) -> str:
+        """The address of the vector at `lane`, `u`."""
+        match place.kind:
+            case "tape":
+                return f"s.tape + lane * {self.plan.slots} * a.H + {place.number} * a.H + u"
+            case "state":
+                return f"s.{state_field(place.name)}_{place.number} + lane * a.H + u"
+            case "next":
+                return f"s.{state_field(place.name)}_next + lane * a.H + u"
+            case "parameter":
+                return f"a.p_{place.name} + u"
+            case "noise":
+                return f"s.n_{place.name} + lane * a.n_{place.name}_lane + u"
+            case "row":
+                return f"s.rows + ({place.number} * s.lanes + lane - s.first) * a.H + u"
+            case "gradient":
+                return f"s.gradient + lane * {self.plan.gradients} * a.H + {place.number} * a.H + u"
+            case "carry":
+                return f"s.carry_{state_field(place.name)}_{place.number} + (lane - s.first) * a.H + u"
+            case "parameter_gradient":
+                return f"s.sums + {place.number} * a.H + u"
+            case "argument":
+                return f"s.argument_{place.number} + lane * a.H + u"
+        raise AssertionError(place)
+
+    def read(self, node: Node, place: Place, products: tuple[Product, ...]) -> str:
+        if place.kind == "tile":
+            return f"tile_{place.number}[{place.part * vectors(products)}]"
+        if place.kind == "mean":
+            return f"all(s.means[{place.number} * s.lanes + lane - s.first])"
+        loaded = f"load<full>({self.address(place)}, count)"
+        if node.kind == "drive":
+            return f"({loaded} + load<full>(a.bias + {self.graph.drives.index(node.name)} * a.H + u, count))"
+        return loaded
+
+    # -- passes ------------------------------------------------------------------------------------------------------
+
+    def pass_function(self, index: int, each: Pass) -> list[str]:
+        """The elementwise program of one pass for one vector of units."""
+        tiles = "".join(f", const vec* tile_{product.number}" for product in each.products)
+        lines = [
+            "template <bool full>",
+            f"static inline void {self.name}_pass_{index}(const {self.struct}& a, const {self.struct}Step& s, long lane, long u, "
+            f"int count{tiles}) {{",
+        ]
+        writer = _Writer(self, index, each)
+        stores = []
+        for node, place in each.stores:
+            value = writer.value(node)
+            stores.append(f"    {self.write(place, value)}")
+        return [*lines, *writer.lines, *stores, "}"]
+
+    def write(self, place: Place, value: str) -> str:
+        if place.kind == "mean":
+            return f"s.means[{place.number} * s.lanes + lane - s.first] += sum({value}, count);"
+        adds = place.kind == "parameter_gradient" or (place.kind == "carry" and place.number < self.depth(place.name))
+        return f"{'add' if adds else 'store'}<full>({self.address(place)}, {value}, count);"
+
+    def depth(self, name: str) -> int:
+        return next(state.depth for state in self.graph.states if state.name == name)
+
+    def pass_loop(self, index: int, each: Pass) -> list[str]:
+        """The loops around a pass: blocks of units, blocks of lanes, products into a tile, then vector by vector."""
+        q = vectors(each.products)
+        most = max((len(product.nodes) for product in each.products), default=1) * q
+        lines = []
+        if each.means:
+            numbers = ", ".join(map(str, each.means))
+            lines += [
+                f"for (long k : {{{numbers}}})",
+                "    for (long i = 0; i < s.lanes; ++i) s.means[k * s.lanes + i] = 0;",
+            ]
+        lines += [
+            f"for (long first_unit = 0; first_unit < a.H; first_unit += {q} * V) {{",
+            f"    const long block = block_of(s.lanes, lanes_at_once<{most}>());",
+            "    for (long at = s.first; at < last; at += block) {",
+            "        const int m = int(at + block < last ? block : last - at);",
+        ]
+        for product in each.products:
+            n = len(product.nodes) * q
+            rows, stride = self.rows(product.source)
+            lines += [
+                f"        vec tile_{product.number}[lanes_at_once<{most}>() * {n}];",
+                f"        multiply_lanes<lanes_at_once<{most}>(), {n}>(m, {rows}, {stride}, {self.depth_of(product)},",
+                f"            a.weights_{product.number} + first_unit / V / {q} * {self.depth_of(product)} * {n} * V, "
+                f"tile_{product.number});",
+            ]
+        tiles = "".join(f", tile_{p.number} + i * {len(p.nodes) * q} + j" for p in each.products)
+        call = f"{self.name}_pass_{index}<{{}}>(a, s, at + i, u, {{}}{tiles});"
+        lines += [
+            "        for (int i = 0; i < m; ++i) {",
+            f"            if (a.lengths && t >= a.lengths[at + i]) {{ {self.name}_idle_{index}(a, s, at + i, first_unit); continue; }}",
+            f"            for (int j = 0; j < {q}; ++j) {{",
+            "                const long u = first_unit + j * V;",
+            f"                if (u + V <= a.H) {call.format('true', 'V')}",
+            f"                else if (u < a.H) {call.format('false', 'int(a.H - u)')}",
+            "            }",
+            "        }",
+            "    }",
+            "}",
+        ]
+        if each.means:
+            lines += [
+                f"for (long k : {{{numbers}}})",
+                "    for (long i = 0; i < s.lanes; ++i) s.means[k * s.lanes + i] /= a.H;",
+            ]
+        return [f"            {line}" for line in lines]
+
+    def idle_function(self, index: int, each: Pass, kinds: tuple[str, ...]) -> list[str]:
+        """Past its end a lane writes zeros where whole rows are read later."""
+        q = vectors(each.products)
+        lines = [
+            f"static inline void {self.name}_idle_{index}(const {self.struct}& a, const {self.struct}Step& s, long lane, long u) {{",
+            f"    const long count = u + {q} * V <= a.H ? {q} * V : a.H - u;",
+        ]
+        for _, place in each.stores:
+            if place.kind in kinds:
+                lines.append(f"    std::memset({self.address(place)}, 0, count * sizeof(real));")
+        return [*lines, "}"]
+
+    def rows(self, source: Place) -> tuple[str, str]:
+        """The rows that a product multiplies, at lane `at`, and the distance from one lane to the next."""
+        match source.kind:
+            case "state":
+                return f"s.{state_field(source.name)}_{source.number} + at * a.H", "a.H"
+            case "row":
+                return f"s.rows + ({source.number} * s.lanes + at - s.first) * a.H", "a.H"
+            case "tape":
+                return f"s.tape + at * {self.plan.slots} * a.H + {source.number} * a.H", f"{self.plan.slots} * a.H"
+            case "gradient":
+                stride = f"{self.plan.gradients} * a.H"
+                return f"s.gradient + at * {stride} + {source.number} * a.H", stride
+        raise AssertionError(source)
+
+    def depth_of(self, product: Product) -> str:
+        """How many inputs the product sums over."""
+        return "a.H" if product.nodes[0].kind == "product" else f"{product.blocks} * a.H"
+
+    struct: str
+
+
+def state_field(name: str) -> str:
+    return f"{name}_" if name in _RESERVED or name in ("tape", "bias", "workspace", "threads", "lengths") else name
+
+
+class _Writer:
+    """Writes one pass: a line for each value that has a name or is used twice; the rest inline."""
+
+    def __init__(self, emitter: _Emitter, index: int, each: Pass):
+        self.emitter, self.index, self.each = emitter, index, each
+        self.lines: list[str] = []
+        self.done: dict[Node, str] = {}
+        self.taken: set[str] = set(_RESERVED)
+        self.uses = self._count()
+
+    def _count(self) -> Counter[Node]:
+        uses: Counter[Node] = Counter()
+        stack = [node for node, _ in self.each.stores]
+        while stack:
+            node = stack.pop()
+            uses[node] += 1
+            if uses[node] == 1 and self.emitter.program.find(node, self.index) is None:
+                stack.extend(node.arguments)
+        return uses
+
+    def value(self, node: Node) -> str:
+        if node in self.done:
+            return self.done[node]
+        if node.kind == "constant":
+            return f"all({_number(node.value)})"
+        place = self.emitter.program.find(node, self.index)
+        if place is not None:
+            text = self.emitter.read(node, place, self.each.products)
+            return self._named(node, text) if place.kind != "tile" or self.uses[node] > 1 else text
+        inner = [self.value(argument) for argument in node.arguments]
+        form = _FORMS.get(node.kind, node.kind + "({})".replace("{}", ", ".join(["{}"] * len(inner))))
+        text = form.format(*inner)
+        named = node in self.emitter.plan.lowered.names
+        return self._named(node, text) if named or self.uses[node] > 1 else text
+
+    def _named(self, node: Node, text: str) -> str:
+        wish = self.emitter.plan.lowered.names.get(node, "").replace("'", "_next")
+        prefixes = {"drive": "x_", "adjoint": "d_", "product": "u_", "back": "back_", "parameter": "", "noise": ""}
+        if not wish and node.kind in prefixes:
+            wish = prefixes[node.kind] + node.name
+        if not wish and node.kind == "state":
+            wish = f"{node.name}_{node.delay}"
+        name, k = wish or "v1", 1
+        while name in self.taken:
+            k += 1
+            name = f"{wish}_{k}" if wish else f"v{k}"
+        self.taken.add(name)
+        kind = "mask" if node.is_condition else "vec"
+        self.lines.append(f"    const {kind} {name} = {_unwrapped(text)};")
+        self.done[node] = name
+        return name
+
+
+def _unwrapped(text: str) -> str:
+    """Without the outermost brackets, if they enclose everything."""
+    if not text.startswith("("):
+        return text
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return text[1:-1] if place == len(text) - 1 else text
+    return text
+
+
+def _number(value: float) -> str:
+    if value != value or value in (float("inf"), float("-inf")):
+        limit = "quiet_NaN" if value != value else "infinity"
+        return f"{'-' if value < 0 else ''}std::numeric_limits<real>::{limit}()"
+    return f"real({value!r})"
+
+
+class _Forward(_Emitter):
+    name, struct = "forward", "Forward"
+
+    def __init__(self, plan: Plan):
+        super().__init__(plan)
+        self.program = plan.forward
+        for k, group in enumerate(plan.groups):
+            self.signature.add(
+                "const real*", f"weights_{k}", f"packed: {', '.join(f'U.{name}' for name in group.names)}"
+            )
+
+    def lines(self) -> list[str]:
+        states, noises = self.graph.states, self.graph.noises
+        step = ["long first, lanes; real *tape, *rows, *means;"]
+        moves = [f"s.tape = a.tape + t * a.B * {self.plan.slots} * a.H;"]
+        for state in states:
+            name = state_field(state.name)
+            delays = sorted({n.delay for n in self.plan.lowered.nodes if n.kind == "state" and n.name == state.name})
+            for d in delays:
+                step.append(f"const real* {name}_{d};")
+                moves.append(f"s.{name}_{d} = a.{name} + (t + {state.depth - d}) * a.B * a.H;")
+            step.append(f"real* {name}_next;")
+            moves.append(f"s.{name}_next = a.{name} + (t + {state.depth}) * a.B * a.H;")
+        for name in noises:
+            step.append(f"const real* n_{name};")
+            moves.append(f"s.n_{name} = a.n_{name} + t * a.n_{name}_step;")
+        return [
+            *self.signature.declare("Forward"),
+            "struct ForwardStep {",
+            *(f"    {row}" for row in step),
+            "};",
+            *(line for k, each in enumerate(self.program.passes) for line in (
+                *self.pass_function(k, each), *self.idle_function(k, each, ("next",))
+            )),
+            'extern "C" long forward_workspace(long lanes, long H) {',
+            f"    return round_up(lanes * {self.program.rows} * H, V) + round_up(lanes * {self.program.means}, V) + V;",
+            "}",
+            'extern "C" void forward(const Forward* arguments) {',
+            "    const Forward& a = *arguments;",
+            "    share_lanes(a.threads, a.B, [&](long thread, long first, long last) {",
+            "        ForwardStep s;",
+            "        s.first = first, s.lanes = last - first;",
+            "        s.rows = a.workspace + thread * forward_workspace((a.B + a.threads - 1) / a.threads + 1, a.H);",
+            f"        s.means = s.rows + round_up(s.lanes * {self.program.rows} * a.H, V);",
+            "        for (long t = 0; t < a.T; ++t) {",
+            *(f"            {row}" for row in moves),
+            *(line for k, each in enumerate(self.program.passes) for line in self.pass_loop(k, each)),
+            "        }",
+            "    });",
+            "}",
+        ]  # fmt: skip
+
+
+class _Backward(_Emitter):
+    name, struct = "backward", "Backward"
+
+    def __init__(self, plan: Plan):
+        super().__init__(plan)
+        self.program = plan.backward
+        for state in self.graph.states:
+            name = state_field(state.name)
+            self.signature.add("const real*", f"{name}_arriving", "[T, B, H]: ∂L of each step's value; null: none")
+            self.signature.add(
+                "const real*", f"{name}_final", f"[{state.depth}, B, H]: ∂L of the final values; null: none"
+            )
+            self.signature.add("real*", f"{name}_initial", f"[{state.depth}, B, H]: ∂L of the initial values")
+        self.signature.add("real*", "gradient", f"[T, B, {plan.gradients} H]: ∂L of drives and products")
+        self.signature.add(
+            "real*", "sums", f"[threads, {len(plan.accumulated)}, H]: ∂L of biases and parameters, from zero"
+        )
+        for k, group in enumerate(plan.groups):
+            self.signature.add(
+                "const real*", f"weights_{k}", f"packed: {', '.join(f'U.{name}' for name in group.names)}"
+            )
+        for k in sorted({number for number in plan.arguments if number is not None}):
+            self.signature.add("real*", f"argument_{k}", "[T, B, H]: what products were taken of")
+
+    def read(self, node: Node, place: Place, products: tuple[Product, ...]) -> str:
+        if place.kind == "adjoint":
+            name = state_field(place.name)
+            carried = f"load<full>(s.carry_{name}_0 + (lane - s.first) * a.H + u, count)"
+            arriving = f"s.{name}_arriving ? load<full>(s.{name}_arriving + lane * a.H + u, count) : vec{{}}"
+            return f"({carried} + ({arriving}))"
+        return super().read(node, place, products)
+
+    def lines(self) -> list[str]:
+        states = self.graph.states
+        step = ["long first, lanes; real *tape, *rows, *means, *gradient, *sums;"]
+        moves = [
+            f"s.tape = a.tape + t * a.B * {self.plan.slots} * a.H;",
+            f"s.gradient = a.gradient + t * a.B * {self.plan.gradients} * a.H;",
+        ]
+        carry, into, out = [], [], []
+        offset = f"round_up(s.lanes * {self.program.rows} * a.H, V) + round_up(s.lanes * {self.program.means}, V)"
+        rings = 0
+        for state in states:
+            name, K = state_field(state.name), state.depth
+            carry.append(f"real* const ring_{name} = s.rows + {offset} + {rings} * s.lanes * a.H;")
+            rings += K + 1
+            ring = f"ring_{name} + (({{}}) % {K + 1}) * s.lanes * a.H"
+            for d in range(0, K + 1):
+                step.append(f"real* carry_{name}_{d};")
+                moves.append(f"s.carry_{name}_{d} = {ring.format(f't + {K - d}')};")
+                if d:
+                    step.append(f"const real* {name}_{d};")
+                    moves.append(f"s.{name}_{d} = a.{name} + (t + {K - d}) * a.B * a.H;")
+            step += [f"const real* {name}_next;", f"const real* {name}_arriving;"]
+            moves.append(f"s.{name}_next = a.{name} + (t + {K}) * a.B * a.H;")
+            moves.append(f"s.{name}_arriving = a.{name}_arriving ? a.{name}_arriving + t * a.B * a.H : nullptr;")
+            lane_ring = f"ring_{name} + ((end + k) % {K + 1} * s.lanes + lane - first) * a.H"
+            into += [
+                f"for (long k = 0; k < {K}; ++k) {{",
+                f"    real* to = {lane_ring};",
+                f"    if (a.{name}_final) std::memcpy(to, a.{name}_final + (k * a.B + lane) * a.H, a.H * sizeof(real));",
+                "    else std::memset(to, 0, a.H * sizeof(real));",
+                "}",
+            ]
+            out += [
+                f"for (long k = 0; k < {K}; ++k)",
+                f"    std::memcpy(a.{name}_initial + (k * a.B + lane) * a.H, ring_{name} + (k * s.lanes + lane - first) * a.H, "
+                "a.H * sizeof(real));",
+            ]
+        for name in self.graph.noises:
+            step.append(f"const real* n_{name};")
+            moves.append(f"s.n_{name} = a.n_{name} + t * a.n_{name}_step;")
+        for k in sorted({number for number in self.plan.arguments if number is not None}):
+            step.append(f"real* argument_{k};")
+            moves.append(f"s.argument_{k} = a.argument_{k} + t * a.B * a.H;")
+        return [
+            *self.signature.declare("Backward"),
+            "struct BackwardStep {",
+            *(f"    {row}" for row in step),
+            "};",
+            *(line for k, each in enumerate(self.program.passes) for line in (
+                *self.pass_function(k, each), *self.idle_function(k, each, ("gradient", "argument"))
+            )),
+            'extern "C" long backward_workspace(long lanes, long H) {',
+            f"    return round_up(lanes * {self.program.rows} * H, V) + round_up(lanes * {self.program.means}, V)"
+            f" + lanes * {rings} * H + V;",
+            "}",
+            'extern "C" void backward(const Backward* arguments) {',
+            "    const Backward& a = *arguments;",
+            "    share_lanes(a.threads, a.B, [&](long thread, long first, long last) {",
+            "        BackwardStep s;",
+            "        s.first = first, s.lanes = last - first;",
+            "        s.rows = a.workspace + thread * backward_workspace((a.B + a.threads - 1) / a.threads + 1, a.H);",
+            f"        s.means = s.rows + round_up(s.lanes * {self.program.rows} * a.H, V);",
+            f"        s.sums = a.sums + thread * {len(self.plan.accumulated)} * a.H;",
+            "        // what arrives at the K youngest values of each state, in a ring of K + 1 rows by time",
+            *(f"        {row}" for row in carry),
+            "        for (long lane = first; lane < last; ++lane) {",
+            "            const long end = a.lengths ? a.lengths[lane] : a.T;",
+            *(f"            {row}" for row in into),
+            "        }",
+            "        for (long t = a.T - 1; t >= 0; --t) {",
+            *(f"            {row}" for row in moves),
+            *(line for k, each in enumerate(self.program.passes) for line in self.pass_loop(k, each)),
+            "        }",
+            "        for (long lane = first; lane < last; ++lane) {",
+            *(f"            {row}" for row in out),
+            "        }",
+            "    });",
+            "}",
+        ]  # fmt: skip

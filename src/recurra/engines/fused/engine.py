@@ -1,0 +1,204 @@
+"""`fused`: the generated kernels as an engine, with gradients of everything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recurra.cells.graph import block
+from recurra.cells.notation import Cell
+from recurra.engines.fused.build import find_compiler
+from recurra.engines.fused.cpp import state_field
+from recurra.engines.fused.kernels import REALS, Kernel, kernel
+from recurra.engines.protocol import YES, Answer, Run, Weights, no
+from recurra.errors import EngineError
+from recurra.types import Float, Int, Shape
+
+WORTH_A_THREAD = 500_000
+"""Multiplications that a second thread must take over before it is woken."""
+
+
+class Fused:
+    name = "fused"
+
+    def supports(
+        self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape, *, record: bool = False
+    ) -> Answer:
+        if device.type != "cpu":
+            return no(f"it has no kernels for {device.type} yet")
+        if dtype not in REALS:
+            return no(f"its CPU kernels compute in float32 and float64, not {dtype}")
+        if find_compiler() is None:
+            return no("there is no C++ compiler on this machine (looked for $CXX, g++, clang++, c++)")
+        return YES
+
+    def run(
+        self,
+        cell: Cell,
+        weights: Weights,
+        x: Float[Tensor, "T B D"],
+        initial: tuple[Float[Tensor, "K B H"], ...],
+        lengths: Int[Tensor, " B"] | None,
+        *,
+        record: bool = False,
+    ) -> Run:
+        made = kernel(cell.graph, weights.W.dtype)
+        names = tuple(weights.units)
+        with torch.autocast("cpu", enabled=False):
+            task = _Task(made, names, _masks(weights, initial[0].shape[-1]), lengths, record)
+            results = _Sequence.apply(
+                task, x.to(weights.W.dtype), weights.W, weights.b, weights.U, *weights.units.values(), *initial
+            )
+        S = len(initial)
+        states = results[:S] if record else (results[0],)
+        return Run(results[0], tuple(results[len(states) :]), tuple(states) if record else None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """What a run has besides tensors with gradients."""
+
+    kernel: Kernel
+    units: tuple[str, ...]
+    masks: dict[str, Tensor]
+    lengths: Tensor | None
+    record: bool
+
+    def common(self, T: int, B: int, H: int, threads: int) -> dict[str, Tensor | int | None]:
+        arguments: dict[str, Tensor | int | None] = {
+            "T": T,
+            "B": B,
+            "H": H,
+            "threads": threads,
+            "lengths": self.lengths,
+        }
+        for name, mask in self.masks.items():
+            arguments[f"n_{name}"] = mask
+            arguments[f"n_{name}_step"] = mask.stride(0) if mask.shape[0] > 1 else 0
+            arguments[f"n_{name}_lane"] = mask.stride(1) if mask.shape[1] > 1 else 0
+        return arguments
+
+
+def _masks(weights: Weights, H: int) -> dict[str, Tensor]:
+    return {name: mask.expand(*mask.shape[:2], H).contiguous() for name, mask in weights.noise.items()}
+
+
+def _threads(work: int, B: int) -> int:
+    return max(1, min(torch.get_num_threads(), B, work // WORTH_A_THREAD))
+
+
+class _Sequence(torch.autograd.Function):
+    """All steps at once. Inputs after the task: x, W, b, U, per-unit parameters, initial states."""
+
+    @staticmethod
+    def forward(ctx: Any, task: _Task, *tensors: Tensor) -> tuple[Tensor, ...]:
+        x, W, b, U, *rest = (tensor.contiguous() for tensor in tensors)
+        units, initial = rest[: len(task.units)], rest[len(task.units) :]
+        made = task.kernel
+        plan, graph = made.plan, made.plan.graph
+        T, B, D = x.shape
+        H, G = U.shape[1], len(graph.drives)
+
+        tape = x.new_empty(T * B, plan.slots * H)
+        torch.mm(x.view(T * B, D), W.t(), out=tape[:, : G * H] if plan.slots > G else tape)
+        states = []
+        for first in initial:
+            state = x.new_empty(len(first) + T, B, H)
+            state[: len(first)] = first
+            states.append(state)
+        threads = _threads(T * B * H * max(H * len(graph.matrices), 64), B)
+        arguments = task.common(T, B, H, threads)
+        arguments |= {"workspace": made.workspace("forward", B, H, threads), "tape": tape, "bias": b}
+        arguments |= _named(graph, states, task.units, units)
+        for k, group in enumerate(plan.groups):
+            arguments[f"weights_{k}"] = made.pack(block(U, graph.matrices, group.names, H).contiguous(), k, back=False)
+        made.call("forward", arguments)
+
+        ctx.task, ctx.threads, ctx.sizes = task, threads, (T, B, D, H)
+        ctx.save_for_backward(x, W, b, U, tape, *units, *states)
+        ctx.set_materialize_grads(False)
+        sequences = [state[-T:] for state in (states if task.record else states[:1])]
+        return (*sequences, *(_final(state, T, task.lengths) for state in states))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise EngineError(
+                "engine 'fused' has no second derivatives (create_graph=True). Use engine='eager' for them."
+            )
+        task: _Task = ctx.task
+        made, (T, B, D, H), threads = task.kernel, ctx.sizes, ctx.threads
+        plan, graph = made.plan, made.plan.graph
+        x, W, b, U, tape, *rest = ctx.saved_tensors
+        units, states = rest[: len(task.units)], rest[len(task.units) :]
+        S = len(states)
+        given = list(grads[:S]) if task.record else [grads[0], *[None] * (S - 1)]
+        arriving = [None if grad is None else grad.contiguous() for grad in given]
+        final = [None if grad is None else grad.contiguous() for grad in grads[len(grads) - S :]]
+
+        gradient = x.new_empty(T * B, plan.gradients * H)
+        sums = x.new_zeros(threads, len(plan.accumulated), H)
+        first = [x.new_empty(len(state) - T, B, H) for state in states]
+        arguments = task.common(T, B, H, threads)
+        arguments |= {"workspace": made.workspace("backward", B, H, threads), "tape": tape, "bias": b}
+        arguments |= {"gradient": gradient, "sums": sums}
+        arguments |= _named(graph, states, task.units, units)
+        arguments |= _named(graph, arriving, suffix="_arriving") | _named(graph, final, suffix="_final")
+        arguments |= _named(graph, first, suffix="_initial")
+        for k, group in enumerate(plan.groups):
+            arguments[f"weights_{k}"] = made.pack(block(U, graph.matrices, group.names, H).contiguous(), k, back=True)
+        computed = {k: x.new_empty(T * B, H) for k in plan.arguments if k is not None}
+        arguments |= {f"argument_{k}": value for k, value in computed.items()}
+        made.call("backward", arguments)
+
+        wanted = ctx.needs_input_grad[1:]
+        drives = gradient[:, : len(graph.drives) * H]
+        totals = dict(zip(plan.accumulated, sums.sum(0), strict=True))
+        dx = (drives @ W).view(T, B, D) if wanted[0] else None
+        dW = drives.t() @ x.view(T * B, D) if wanted[1] else None
+        db = torch.cat([totals["bias", name] for name in graph.drives]) if wanted[2] and graph.drives else None
+        dU = _recurrent_gradient(made, gradient, states, computed, U) if wanted[3] else None
+        return (None, dx, dW, db, dU, *(totals["parameter", name] for name in task.units), *first)
+
+
+def _named(graph: Any, states: Any, unit_names: Any = (), units: Any = (), suffix: str = "") -> dict[str, Any]:
+    """Tensors under the names that the kernel's structure has for them."""
+    named = {f"{state_field(state.name)}{suffix}": value for state, value in zip(graph.states, states, strict=True)}
+    return named | {f"p_{name}": value for name, value in zip(unit_names, units, strict=True)}
+
+
+def _final(state: Tensor, T: int, lengths: Tensor | None) -> Tensor:
+    """The last K values of a state: those before the true end of each sequence."""
+    K = len(state) - T
+    if lengths is None:
+        return state[T:].clone()
+    rows = lengths[None, :] + torch.arange(K)[:, None]
+    return state.gather(0, rows[:, :, None].expand(-1, -1, state.shape[-1]))
+
+
+def _recurrent_gradient(
+    made: Kernel, gradient: Tensor, states: list[Tensor], computed: dict[int, Tensor], U: Tensor
+) -> Tensor:
+    """∂L/∂U: for each group one large product over all of time."""
+    plan, graph, H = made.plan, made.plan.graph, U.shape[1]
+    T = len(gradient) // states[0].shape[1]
+    by_name = {state.name: (state.depth, value) for state, value in zip(graph.states, states, strict=True)}
+    total = torch.zeros_like(U)
+    for group, place, number in zip(plan.groups, plan.places, plan.arguments, strict=True):
+        if number is not None:
+            argument = computed[number]
+        else:
+            depth, value = by_name[group.argument.name]
+            start = depth - group.argument.delay
+            argument = value[start : start + T].reshape(-1, H)
+        adjoint = gradient[:, place * H : (place + len(group.names)) * H]
+        part = adjoint.t() @ argument
+        if len(plan.groups) == 1 and group.names == graph.matrices:
+            return part
+        for k, name in enumerate(group.names):
+            row = graph.matrices.index(name) * H
+            total[row : row + H] += part[k * H : (k + 1) * H]
+    return total

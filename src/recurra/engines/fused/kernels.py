@@ -1,0 +1,79 @@
+"""A compiled kernel of one cell and dtype, called with tensors."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recurra.cells.graph import Graph
+from recurra.engines.fused.build import build
+from recurra.engines.fused.cpp import emit, vectors
+from recurra.engines.fused.stages import Plan, plan
+from recurra.types import Float
+
+REALS = {torch.float32: "float", torch.float64: "double"}
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """`forward` and `backward` of a plan; `call` fills their argument structure by field name."""
+
+    plan: Plan
+    library: Any
+    dtype: torch.dtype
+    signatures: dict[str, tuple[str, ...]]
+    width: int
+
+    def call(self, function: str, arguments: dict[str, Tensor | int | None]) -> None:
+        names = self.signatures[function]
+        values = (arguments[name] for name in names)
+        fields = (ctypes.c_int64 * len(names))(
+            *(0 if v is None else v if isinstance(v, int) else v.data_ptr() for v in values)
+        )
+        getattr(self.library, function)(ctypes.byref(fields))
+
+    def workspace(self, function: str, lanes: int, H: int, threads: int) -> Tensor:
+        size = getattr(self.library, f"{function}_workspace")(-(-lanes // threads) + 1, H)
+        return torch.empty(size * threads, dtype=self.dtype)
+
+    def pack(self, U: Float[Tensor, "GH H"], group: int, *, back: bool) -> Tensor:
+        """The weights of one group as its products read them: forward by output units, backward by input units."""
+        H = U.shape[1]
+        G = len(U) // H
+        passes = self.plan.backward.passes if back else self.plan.forward.passes
+        q = next((vectors(p.products) for p in passes for each in p.products if each.number == group), 4)
+        width = q * self.width
+        outputs, inputs = (1, G * H) if back else (G, H)
+        packed = torch.empty(-(-H // width) * inputs * outputs * width + 64, dtype=self.dtype)
+        offset = (-packed.data_ptr() % 64) // packed.element_size()  # products read whole, aligned vectors
+        packed = packed[offset:]
+        strides = (0, 1, H) if back else (H * H, H, 1)
+        self.library.pack_weights(U.data_ptr(), *strides, outputs, q, H, inputs, packed.data_ptr())
+        return packed
+
+
+@lru_cache(maxsize=256)
+def kernel(graph: Graph, dtype: torch.dtype) -> Kernel:
+    made = plan(graph)
+    source = emit(made)
+    library = build(source.text, REALS[dtype], f"the {REALS[dtype]} kernel of {graph.name}")
+    long, address = ctypes.c_int64, ctypes.c_void_p
+    library.pack_weights.argtypes = [address, *[long] * 7, address]
+    library.pack_weights.restype = None
+    for function in ("forward", "backward"):
+        getattr(library, function).restype = None
+        sizes = getattr(library, f"{function}_workspace")
+        sizes.argtypes, sizes.restype = [long, long], long
+    library.vector_width.restype = long
+    signatures = {"forward": source.forward, "backward": source.backward}
+    return Kernel(made, library, dtype, signatures, int(library.vector_width()))
+
+
+def source_of(graph: Graph) -> str:
+    """The generated C++ of a cell, as it is compiled."""
+    return emit(plan(graph)).text

@@ -1,0 +1,1 @@
+"""Training: back-propagation through time, by hand and by autograd."""
