@@ -26,6 +26,14 @@ class OptionError(RecurraError):
     """An option, name or key that does not exist, or a value that it does not take."""
 
 
+class DataError(RecurraError):
+    """A file, text or stream of symbols that cannot be read, or that does not hold what was asked of it."""
+
+
+class RunError(RecurraError):
+    """A run folder that cannot be used."""
+
+
 def nearest(asked: str, known: Iterable[str]) -> str:
     """The sentence that follows an unknown name: the closest known one, and all of them."""
     names = sorted(known)

@@ -61,8 +61,9 @@ def constant(value: float) -> Node:
 
 def operation(kind: str, *arguments: Node) -> Node:
     """An elementwise operation, with what costs nothing simplified: numbers folded, + 0 and × 1 dropped."""
-    if all(argument.kind == "constant" for argument in arguments) and kind in _FOLD:
-        return constant(_FOLD[kind](*(argument.value for argument in arguments)))
+    if all(argument.kind == "constant" for argument in arguments) and not OPERATIONS[kind].is_condition:
+        values = (torch.tensor(argument.value, dtype=torch.float64) for argument in arguments)
+        return constant(float(OPERATIONS[kind].value(*values)))
     zero, one = constant(0.0), constant(1.0)
     match kind, arguments:
         case ("add", (a, b)) if zero in (a, b):
@@ -82,16 +83,6 @@ def operation(kind: str, *arguments: Node) -> Node:
         case ("negate", (a,)) if a.kind == "negate":
             return a.arguments[0]
     return make(kind, *arguments)
-
-
-_FOLD: dict[str, Callable[..., float]] = {
-    "add": lambda a, b: a + b,
-    "subtract": lambda a, b: a - b,
-    "multiply": lambda a, b: a * b,
-    "divide": lambda a, b: a / b,
-    "power": lambda a, b: a**b,
-    "negate": lambda a: -a,
-}
 
 
 def walk(roots: Iterable[Node], known: Callable[[Node], bool] = lambda node: False) -> list[Node]:
@@ -220,7 +211,9 @@ def _bracketed(node: Node, inner: list[str], names: Mapping[Node, str], bracket:
         binds = OPERATIONS[argument.kind].precedence if argument.kind in OPERATIONS and argument not in names else 9
         if latex and argument.kind == "drive" and argument not in names:
             binds = 5  # written out as a sum
-        loose = binds < outer or (binds == outer and place > 0 and node.kind not in ("add", "multiply", "and", "or"))
+        same = argument.kind == node.kind or (node.kind == "add" and argument.kind == "subtract")
+        associative = same and node.kind in ("add", "multiply", "and", "or")
+        loose = binds < outer or (binds == outer and not associative and (place > 0 or node.kind == "power"))
         result.append(bracket.format(text) if loose or (argument.kind == "constant" and argument.value < 0) else text)
     return result
 

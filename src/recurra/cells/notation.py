@@ -122,6 +122,8 @@ class Symbol(Expression):
     def operate(self, name: str, arguments: tuple[Value, ...]) -> Symbol:
         self.reading.learn_names()
         kinds = [self._node(argument, name) for argument in arguments]
+        if name == "clamp" and any(node.kind != "constant" for node in kinds[1:]):
+            self.reading.fail("clamp takes numbers as bounds. Write minimum(maximum(v, low), high) for others.")
         needs_condition = name in ("and", "or", "not")
         for place, node in enumerate(kinds):
             wants = needs_condition or (name == "where" and place == 0)
@@ -159,7 +161,7 @@ class Symbol(Expression):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
-        if name in _FUNCTIONS and name in OPERATIONS:
+        if name in _METHODS:
             return lambda *arguments: self.operate(name, (self, *arguments))
         self._not_elementwise(f"`.{name}`")
 
@@ -168,7 +170,9 @@ class Symbol(Expression):
         name = {"mul": "multiply", "sub": "subtract", "div": "divide", "neg": "negate", "pow": "power"}.get(
             function.__name__.strip("_"), function.__name__.strip("_")
         )
-        symbol = next(a for a in (*args, *(kwargs or {}).values()) if isinstance(a, Symbol))
+        given = [*args, *(kwargs or {}).values()]
+        given += [inner for each in given if isinstance(each, list | tuple) for inner in each]
+        symbol = next(a for a in given if isinstance(a, Symbol))
         if name in OPERATIONS and not kwargs:
             return symbol.operate(name, tuple(args))
         symbol._not_elementwise(f"torch.{function.__name__}")
@@ -191,13 +195,31 @@ class Symbol(Expression):
         self._not_elementwise("turning a value into a number")
 
     __int__ = __index__ = __float__
-    __array__ = __array_ufunc__ = None  # numpy then hands the operation back or raises
+
+    def __floordiv__(self, other: Value) -> NoReturn:
+        self.reading.fail("// is not one of the operations of a cell. Write floor(a / b).")
+
+    __rfloordiv__ = __floordiv__
+
+    def __array__(self, *arguments: Any, **options: Any) -> NoReturn:
+        self._not_elementwise("a function of numpy")
+
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        names = {"power": "power", "add": "add", "subtract": "subtract", "multiply": "multiply", "divide": "divide"}
+        scalars = [each for each in inputs if isinstance(each, Symbol | int | float)]
+        if function.__name__ in names and len(scalars) == len(inputs):  # a numpy number on the left of an operator
+            return self.operate(
+                names[function.__name__], tuple(e if isinstance(e, Symbol) else float(e) for e in inputs)
+            )
+        self._not_elementwise(f"numpy.{function.__name__}")
 
 
-_FUNCTIONS = {
-    *("sigmoid", "tanh", "relu", "softplus", "exp", "log", "sqrt", "abs", "sign", "floor", "sin", "cos", "erf"),
-    *("where", "minimum", "maximum", "clamp"),
+_METHODS = {
+    *("sigmoid", "tanh", "relu", "exp", "log", "sqrt", "abs", "sign", "floor", "sin", "cos", "erf"),
+    *("minimum", "maximum", "clamp"),
 }
+"""Operations that tensors have as methods too, so that `h.tanh()` means the same when it is read and when it runs."""
+_FUNCTIONS = {*_METHODS, "softplus", "where"}
 
 
 def _describe(value: Any) -> str:
@@ -208,6 +230,11 @@ def _describe(value: Any) -> str:
 
 class _Drives:
     """`x` while a cell is being read."""
+
+    @classmethod
+    def __torch_function__(cls, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
+        owner = next(each for each in args if isinstance(each, _Drives | _Products))
+        owner._reading.fail(f"{function.__name__} of all of x or U: name the part, e.g. x.h or U.h(h).")
 
     def __init__(self, reading: _Reading):
         self._reading = reading
@@ -221,8 +248,13 @@ class _Drives:
 class _Products:
     """`U` while a cell is being read."""
 
+    __torch_function__ = _Drives.__torch_function__
+
     def __init__(self, reading: _Reading):
         self._reading = reading
+
+    def __call__(self, *arguments: Any) -> NoReturn:
+        self._reading.fail("U has matrices by name: write U.h(h), not U(h).")
 
     def __getattr__(self, name: str) -> Callable[[Value], Symbol]:
         if name.startswith("__"):
@@ -245,6 +277,7 @@ class _Reading:
     """What is learned while the equations of one cell run on symbols."""
 
     cell: str
+    code: CodeType | None  # of the equations, whose local variables name the gates
     written: dict[Node, None] = field(default_factory=dict)  # in the order of the equations
     labels: dict[str, Node] = field(default_factory=dict)
     noises: dict[str, Noise] = field(default_factory=dict)
@@ -253,7 +286,9 @@ class _Reading:
     def learn_names(self) -> None:
         """The local variables of the equations are the names of their values."""
         frame = _user_frame()
-        for name, value in frame.f_locals.items() if frame else ():
+        if frame is None or frame.f_code is not self.code:
+            return  # a helper function's variables are its own affair
+        for name, value in frame.f_locals.items():
             if isinstance(value, Symbol) and value.node.kind not in (
                 "state",
                 "parameter",
@@ -381,18 +416,22 @@ class Cell:
         options: Mapping[str, Any],
         bias: Mapping[str, float],
         constraints: Mapping[str, str],
+        equations: Callable[..., Any] | None = None,
     ):
         self.function, self.name, self.states = function, name, states
+        self.equations = equations or function
         self.options, self.bias, self.constraints = dict(options), dict(bias), dict(constraints)
-        self.__doc__ = inspect.getdoc(function)
+        self.__doc__ = inspect.getdoc(self.equations)
         self.__module__ = function.__module__
         self.__name__ = name
         self.graph = self._read()
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        if arguments:
-            return self.function(*arguments, **options)
-        return self._variant(options)
+        if not arguments:
+            return self._variant(options)
+        size = arguments[-1].shape[-1]
+        units = {name: spread(declared.value, size).to(arguments[-1]) for name, declared in self.units.items()}
+        return self.function(*arguments, **{**self.options, **units, **options})
 
     def __repr__(self) -> str:
         return f"<cell {self.name}({', '.join(('x', 'U', *self.states))})>"
@@ -405,9 +444,9 @@ class Cell:
         for key, value in changes.items():
             if key not in options:
                 raise OptionError(f"cell {self.name!r} has no option {key!r}.{nearest(key, options)}")
-            if callable(options[key]) and isinstance(value, str):
+            if callable(options[key]) and not callable(value):
                 if value not in ACTIVATIONS:
-                    raise OptionError(f"{key}={value!r} is not an activation.{nearest(value, ACTIVATIONS)}")
+                    raise OptionError(f"{key}={value!r} is not an activation.{nearest(str(value), ACTIVATIONS)}")
                 value = ACTIVATIONS[value]
             options[key] = value
         return Cell(
@@ -430,7 +469,7 @@ class Cell:
         return tuple(new) if isinstance(new, (tuple, list)) else (new,)
 
     def _read(self) -> Graph:
-        reading = _Reading(self.name)
+        reading = _Reading(self.name, getattr(self.equations, "__code__", None))
         x, U = _Drives(reading), _Products(reading)
         states = [Symbol(make("state", name=name), reading) for name in self.states]
         options = {

@@ -142,10 +142,6 @@ def _softplus(v: Tensor) -> Tensor:
     return torch.logaddexp(v, torch.zeros_like(v))  # F.softplus turns linear past 20 and is off by 2e-9 there
 
 
-def _clamp_partial(y: Value, v: Value, low: Value, high: Value) -> Value:
-    return where((v < low) | (v > high), 0.0, 1.0)
-
-
 # At a tie torch gives half of the gradient to each argument of minimum and maximum.
 _first_is_smaller = lambda y, a, b: where(a < b, 1.0, where(b < a, 0.0, 0.5))  # noqa: E731
 _first_is_larger = lambda y, a, b: where(b < a, 1.0, where(a < b, 0.0, 0.5))  # noqa: E731
@@ -231,7 +227,11 @@ OPERATIONS: dict[str, Operation] = {
         Operation(
             "clamp",
             lambda v, low, high: torch.clamp(v, low, high),
-            (_clamp_partial, None, None),
+            (
+                lambda y, v, low, high: where((v < low) | (v > high), 0.0, 1.0),
+                lambda y, v, low, high: where(v < low, 1.0, 0.0),
+                lambda y, v, low, high: where(v > high, 1.0, 0.0),
+            ),
             "clamp({0}, {1}, {2})",
             r"\operatorname{{clamp}}({0},\, {1},\, {2})",
         ),
@@ -253,7 +253,9 @@ def apply(name: str, *arguments: Value) -> Value:
     for argument in arguments:
         if isinstance(argument, Expression):
             return argument.operate(name, arguments)
-    return OPERATIONS[name].value(*arguments)
+    if any(isinstance(argument, Tensor) for argument in arguments):
+        return OPERATIONS[name].value(*arguments)
+    return float(OPERATIONS[name].value(*(torch.as_tensor(argument, dtype=torch.float64) for argument in arguments)))
 
 
 def sigmoid(v: Value) -> Value:

@@ -38,4 +38,5 @@ def recurrent_dropout(cell: Cell, p: float) -> Cell:
         options=cell.options,
         bias=cell.bias,
         constraints=cell.constraints,
+        equations=cell.equations,
     )

@@ -37,4 +37,5 @@ def zoneout(cell: Cell, p: float | Mapping[str, float]) -> Cell:
         options=cell.options,
         bias=cell.bias,
         constraints=cell.constraints,
+        equations=cell.equations,
     )

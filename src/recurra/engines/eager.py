@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,9 +19,13 @@ from recurra.types import Float, Int, Shape
 class _Drives:
     """`x` at one step: `x.NAME` is that drive, `x[NAME]` that mask."""
 
-    def __init__(self, drives: dict[str, Tensor], noise: dict[str, Tensor]):
+    def __init__(self, drives: dict[str, Tensor], noise: dict[str, Tensor], like: Tensor):
         self.__dict__.update(drives)
-        self._noise = noise
+        self._noise, self._like = noise, like
+
+    def __getattr__(self, name: str) -> Tensor:
+        """A drive that the equations mention and never use: it has no weights, and its value does not matter."""
+        return torch.zeros_like(self._like)
 
     def __getitem__(self, name: str) -> Tensor:
         return self._noise[name]
@@ -33,9 +38,13 @@ class _Products:
         for name, matrix in matrices.items():
             setattr(self, name, self._product(matrix))
 
+    def __getattr__(self, name: str) -> Callable[[Tensor], Tensor]:
+        """A product that the equations mention and never use."""
+        return torch.zeros_like
+
     @staticmethod
     def _product(matrix: Tensor) -> Callable[[Tensor], Tensor]:
-        return lambda v: linear(v, matrix)
+        return lambda v: linear(v.to(matrix.dtype), matrix)  # where() of two numbers has torch's default dtype
 
 
 class Eager:
@@ -51,11 +60,32 @@ class Eager:
         cell: Cell,
         weights: Weights,
         x: Float[Tensor, "T B D"],
-        initial: tuple[Float[Tensor, "K B H"], ...],
+        initial: tuple[Float[Tensor, "_K B H"], ...],
         lengths: Int[Tensor, " B"] | None,
         *,
         record: bool = False,
     ) -> Run:
+        if lengths is None:
+            return self._loop(cell, weights, x, initial, [x.shape[1]] * len(x), record)
+        # longest first: the sequences that are still running are then the first ones, and only they take a step
+        order = lengths.argsort(descending=True, stable=True)
+        back = order.argsort()
+        running = [int((lengths > t).sum()) for t in range(len(x))]
+        noise = {name: mask if mask.shape[1] == 1 else mask[:, order] for name, mask in weights.noise.items()}
+        sorted_initial = tuple(history[:, order] for history in initial)
+        run = self._loop(cell, replace(weights, noise=noise), x[:, order], sorted_initial, running, True)
+        assert run.states is not None
+        states = [sequence[:, back] for sequence in run.states]
+        final = tuple(
+            _last(torch.cat([first, s]), len(first), lengths) for first, s in zip(initial, states, strict=True)
+        )
+        return Run(states[0], final, tuple(states) if record else None)
+
+    @staticmethod
+    def _loop(
+        cell: Cell, weights: Weights, x: Tensor, initial: tuple[Tensor, ...], running: Sequence[int], record: bool
+    ) -> Run:
+        """All steps; at step t the first `running[t]` lanes take part and the others stand still."""
         graph = cell.graph
         T, B, H = len(x), x.shape[1], initial[0].shape[-1]
         drive = linear(x, weights.W, weights.b).unflatten(-1, (len(graph.drives), H))
@@ -64,22 +94,29 @@ class Eager:
         gains = [weights.units[name] for name in graph.parameters if name not in cell.options]
 
         past: list[list[Tensor]] = [list(history.unbind(0)) for history in initial]
-        for t in range(T):
-            step = _Drives(
-                {name: drive[t, :, k] for k, name in enumerate(graph.drives)},
-                {name: mask[t] for name, mask in noise.items()},
-            )
+        for t, n in enumerate(running):
+            if n == 0:
+                for history in past:
+                    history.append(history[-1])
+                continue
             # a view of its own for each state: `ago` tells states apart by identity
-            states = [history[-1].view_as(history[-1]) for history in past]
-            with remember(list(zip(states, past, strict=True))), gains_in_order(iter(gains)):
+            earlier = [
+                [value[:n] for value in history[-len(first) :]] for history, first in zip(past, initial, strict=True)
+            ]
+            states = [values[-1].view_as(values[-1]) for values in earlier]
+            step = _Drives(
+                {name: drive[t, :n, k] for k, name in enumerate(graph.drives)},
+                {name: mask[t, :n] for name, mask in noise.items()},
+                states[0],
+            )
+            with remember(list(zip(states, earlier, strict=True))), gains_in_order(iter(gains)):
                 new = cell.call(step, U, states, weights.units)
             for history, old, value in zip(past, states, new, strict=True):
                 value = _state_sized(value, old)
-                # past its end a sequence stands still, so that nothing there can overflow into a gradient
-                history.append(value if lengths is None else torch.where((t < lengths)[:, None], value, old))
+                history.append(value if n == B else torch.cat([value, history[-1][n:]]))
 
         sequences = [torch.stack(history[-T:]) for history in (past if record else past[:1])]
-        final = tuple(_last(history, len(first), lengths) for history, first in zip(past, initial, strict=True))
+        final = tuple(torch.stack(history[-len(first) :]) for history, first in zip(past, initial, strict=True))
         return Run(sequences[0], final, tuple(sequences) if record else None)
 
 
@@ -88,10 +125,7 @@ def _state_sized(value: Any, like: Tensor) -> Tensor:
     return torch.as_tensor(value, dtype=like.dtype, device=like.device).expand_as(like)
 
 
-def _last(history: Sequence[Tensor], depth: int, lengths: Tensor | None) -> Float[Tensor, "K B H"]:
-    """The last `depth` values of a state: those before the true end of each sequence."""
-    if lengths is None or depth == 1:
-        return torch.stack(list(history[-depth:]))
-    values = torch.stack(list(history))
+def _last(values: Float[Tensor, "N B H"], depth: int, lengths: Int[Tensor, " B"]) -> Float[Tensor, "K B H"]:
+    """Of a state's initial and later values, the last `depth` before the true end of each sequence."""
     rows = lengths[None, :] + torch.arange(depth, device=lengths.device)[:, None]
     return values.gather(0, rows[:, :, None].expand(-1, -1, values.shape[-1]))

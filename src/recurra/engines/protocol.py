@@ -57,7 +57,7 @@ class Run:
     """
 
     outputs: Float[Tensor, "T B H"]
-    final: tuple[Float[Tensor, "K B H"], ...]
+    final: tuple[Float[Tensor, "_K B H"], ...]
     states: tuple[Float[Tensor, "T B H"], ...] | None = None
 
 
@@ -79,7 +79,7 @@ class Engine(Protocol):
         cell: Cell,
         weights: Weights,
         x: Float[Tensor, "T B D"],
-        initial: tuple[Float[Tensor, "K B H"], ...],
+        initial: tuple[Float[Tensor, "_K B H"], ...],
         lengths: Int[Tensor, " B"] | None,
         *,
         record: bool = False,

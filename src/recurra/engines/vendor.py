@@ -106,7 +106,7 @@ class Vendor:
         cell: Cell,
         weights: Weights,
         x: Float[Tensor, "T B D"],
-        initial: tuple[Float[Tensor, "K B H"], ...],
+        initial: tuple[Float[Tensor, "_K B H"], ...],
         lengths: Int[Tensor, " B"] | None,
         *,
         record: bool = False,
@@ -114,6 +114,7 @@ class Vendor:
         found = recognise(cell.graph)
         assert found is not None  # supports() said so
         kernel, flat = KERNELS[found[0]], _flat_weights(cell.graph, weights, *found)
+        initial = tuple(first.contiguous() for first in initial)
         state = initial if found[0] == "lstm" else initial[0]
         if lengths is None:
             outputs, *final = kernel.run(x, state, flat, True, 1, 0.0, torch.is_grad_enabled(), False, False)

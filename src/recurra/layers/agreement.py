@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -175,6 +174,7 @@ def _function_against_graph(cell: Cell, shape: Shape) -> float:
         past = {s.name: value for s, value in zip(graph.states, problem.state, strict=True)}
 
         def leaf(node: Node) -> Tensor:
+            value: Tensor
             match node.kind:
                 case "drive":
                     value = drives[node.name]
@@ -186,7 +186,9 @@ def _function_against_graph(cell: Cell, shape: Shape) -> float:
                     value = weights.units[node.name]
             return value
 
-        product: Callable[[str, Any], Tensor] = lambda name, v: linear(v, block(weights.U, graph.matrices, [name], H))  # noqa: E731
+        def product(name: str, v: Tensor) -> Tensor:
+            return linear(v.to(weights.U.dtype), block(weights.U, graph.matrices, [name], H))
+
         values = evaluate(graph.updates, leaf, product)
         problem.layer.eval()
         _, outcome = problem.loss("eager")

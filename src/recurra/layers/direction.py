@@ -10,7 +10,7 @@ from recurra.cells.graph import Node, block, evaluate
 from recurra.cells.notation import Cell, Learned, spread
 from recurra.engines.choose import choose
 from recurra.engines.protocol import Run, Weights
-from recurra.layers.initial import Initialiser, constrained, fill_constrained
+from recurra.layers.initial import Initialiser, constrained, fill, fill_constrained
 from recurra.types import CellState, Float, Int, Shape
 
 
@@ -66,7 +66,7 @@ class Direction(nn.Module):
             if name in graph.constraints:
                 fill_constrained(matrix, graph.constraints[name])
             else:
-                init(matrix)
+                fill(matrix, init)
         for name, declared in graph.parameters.items():
             if isinstance(declared, Learned):
                 self.units[name].copy_(_freed(spread(declared.value, H), declared))
@@ -109,7 +109,7 @@ class Direction(nn.Module):
                 noise[name] = self.W.new_full((1, 1, 1), declared.mean)
         return Weights(self.W, self.b, self.recurrent_matrices(), self.unit_values(), noise)
 
-    def first_state(self, B: int) -> tuple[Float[Tensor, "K B H"], ...]:
+    def first_state(self, B: int) -> tuple[Float[Tensor, "_K B H"], ...]:
         if len(self.initial):
             return tuple(first[:, None].expand(-1, B, -1) for first in self.initial)
         return tuple(self.W.new_zeros(state.depth, B, self.hidden_size) for state in self.cell.graph.states)
@@ -156,7 +156,7 @@ class Direction(nn.Module):
             return value
 
         def product(name: str, v: Tensor) -> Tensor:
-            return linear(v, block(weights.U, graph.matrices, [name], H))
+            return linear(v.to(weights.U.dtype), block(weights.U, graph.matrices, [name], H))
 
         values = evaluate(graph.gates.values(), leaf, product)
         gates = {name: values[node].expand_as(run.outputs) for name, node in graph.gates.items()}
@@ -172,10 +172,14 @@ def _freed(value: Tensor, declared: Learned) -> Tensor:
     if low is not None and high is not None:
         return torch.logit((value - low) / (high - low))
     if low is not None:
-        return torch.log(torch.expm1(value - low))
+        return _inverse_softplus(value - low)
     if high is not None:
-        return torch.log(torch.expm1(high - value))
+        return _inverse_softplus(high - value)
     return value
+
+
+def _inverse_softplus(v: Tensor) -> Tensor:
+    return v + torch.log(-torch.expm1(-v))  # log(exp(v) - 1) without the overflow
 
 
 def _bounded(free: Tensor, declared: Learned) -> Tensor:

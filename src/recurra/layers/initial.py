@@ -40,15 +40,22 @@ def spectral_radius(rho: float) -> Initialiser:
     if not rho > 0:
         raise OptionError(f"spectral_radius: rho must be positive; got {rho}.")
 
-    def fill(matrix: Tensor) -> None:
+    def scaled(matrix: Tensor) -> None:
         values = torch.randn(matrix.shape, dtype=torch.float64)
         radius = torch.linalg.eigvals(values).abs().max()
         matrix.copy_(values * (rho / radius))
 
-    return fill
+    return scaled
 
 
 INITIALISERS: dict[str, Initialiser] = {f.__name__: f for f in (orthogonal, xavier, uniform, identity)}
+
+
+def fill(matrix: Tensor, init: Initialiser) -> None:
+    """Fill a matrix of any dtype: factorisations exist from float32 up."""
+    values = torch.empty_like(matrix, dtype=torch.promote_types(matrix.dtype, torch.float32))
+    init(values)
+    matrix.copy_(values)
 
 
 def find_initialiser(init: str | Initialiser) -> Initialiser:
@@ -71,4 +78,8 @@ def fill_constrained(matrix: Tensor, form: str) -> None:
 def constrained(matrix: Tensor, form: str) -> Tensor:
     """A free matrix as the nearest thing that the cell asked for: A − Aᵀ, or its exponential, which is orthogonal."""
     antisymmetric = matrix - matrix.mT
-    return antisymmetric if form == "antisymmetric" else torch.linalg.matrix_exp(antisymmetric)
+    if form == "antisymmetric":
+        return antisymmetric
+    wide = antisymmetric.to(torch.promote_types(matrix.dtype, torch.float32))
+    exponential: Tensor = torch.linalg.matrix_exp(wide)
+    return exponential.to(matrix.dtype)

@@ -266,6 +266,11 @@ class Recurrent(nn.Module):
                     )
                 for known, given in zip(states, direction, strict=True):
                     wanted = [B, self.hidden_size] if known.depth == 1 else [B, known.depth, self.hidden_size]
+                    if given.dtype != self.stack[0][0].W.dtype or given.device != self.stack[0][0].W.device:
+                        raise ShapeError(
+                            f"state {known.name!r} of {self.cell.name} is {given.dtype} on {given.device}; the weights are "
+                            f"{self.stack[0][0].W.dtype} on {self.stack[0][0].W.device}. Convert it with .to(...)."
+                        )
                     if list(given.shape) != wanted:
                         raise ShapeError(
                             f"state {known.name!r} of {self.cell.name} must be {wanted}; got {list(given.shape)}. {remedy}"

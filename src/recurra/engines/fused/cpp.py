@@ -28,11 +28,15 @@ _FORMS = {
     "abs": "absolute({})",
 }
 _RESERVED = frozenset(
-    "a s u lane count full vec mask all load store add sum select sign clamp power V alignas and asm auto bool break case catch "
-    "char class const continue default delete do double else enum explicit export extern false float for friend goto if inline "
-    "int long mutable namespace new not operator or private protected public register return short signed sizeof static "
-    "struct switch template this throw true try typedef typename union unsigned using virtual void volatile while xor real "
-    "exp tanh sigmoid relu log sqrt sin cos erf floor softplus remainder minimum maximum absolute t T B H".split()
+    """
+    a s u t i j m lane at first last count full block vec mask real whole integer V T B H M N
+    all load store add sum select sign clamp power exp tanh sigmoid relu log log1p sqrt sin cos erf floor softplus
+    remainder minimum maximum absolute multiply pack reduce
+    alignas and asm auto bool break case catch char class const continue default delete do double else enum explicit
+    export extern false float for friend goto if inline int long mutable namespace new not operator or private protected
+    public register return short signed sizeof static struct switch template this throw true try typedef typename union
+    unsigned using virtual void volatile while xor
+    """.split()  # noqa: SIM905
 )
 
 
@@ -215,7 +219,10 @@ class _Emitter:
         call = f"{self.name}_pass_{index}<{{}}>(a, s, at + i, u, {{}}{tiles});"
         lines += [
             "        for (int i = 0; i < m; ++i) {",
-            f"            if (a.lengths && t >= a.lengths[at + i]) {{ {self.name}_idle_{index}(a, s, at + i, first_unit); continue; }}",
+            "            if (a.lengths && t >= a.lengths[at + i]) {",
+            f"                {self.name}_idle_{index}(a, s, at + i, first_unit);",
+            "                continue;",
+            "            }",
             f"            for (int j = 0; j < {q}; ++j) {{",
             "                const long u = first_unit + j * V;",
             f"                if (u + V <= a.H) {call.format('true', 'V')}",
@@ -236,7 +243,8 @@ class _Emitter:
         """Past its end a lane writes zeros where whole rows are read later."""
         q = vectors(each.products)
         lines = [
-            f"static inline void {self.name}_idle_{index}(const {self.struct}& a, const {self.struct}Step& s, long lane, long u) {{",
+            f"static inline void {self.name}_idle_{index}(const {self.struct}& a, const {self.struct}Step& s, long lane, "
+            "long u) {",
             f"    const long count = u + {q} * V <= a.H ? {q} * V : a.H - u;",
         ]
         for _, place in each.stores:
@@ -403,6 +411,8 @@ class _Backward(_Emitter):
         for state in self.graph.states:
             name = state_field(state.name)
             self.signature.add("const real*", f"{name}_arriving", "[T, B, H]: ∂L of each step's value; null: none")
+            self.signature.add("long", f"{name}_arriving_step", "from one step to the next")
+            self.signature.add("long", f"{name}_arriving_lane", "from one lane to the next")
             self.signature.add(
                 "const real*", f"{name}_final", f"[{state.depth}, B, H]: ∂L of the final values; null: none"
             )
@@ -422,7 +432,8 @@ class _Backward(_Emitter):
         if place.kind == "adjoint":
             name = state_field(place.name)
             carried = f"load<full>(s.carry_{name}_0 + (lane - s.first) * a.H + u, count)"
-            arriving = f"s.{name}_arriving ? load<full>(s.{name}_arriving + lane * a.H + u, count) : vec{{}}"
+            row = f"s.{name}_arriving + lane * a.{name}_arriving_lane + u"
+            arriving = f"s.{name}_arriving ? load<full>({row}, count) : vec{{}}"
             return f"({carried} + ({arriving}))"
         return super().read(node, place, products)
 
@@ -449,7 +460,9 @@ class _Backward(_Emitter):
                     moves.append(f"s.{name}_{d} = a.{name} + (t + {K - d}) * a.B * a.H;")
             step += [f"const real* {name}_next;", f"const real* {name}_arriving;"]
             moves.append(f"s.{name}_next = a.{name} + (t + {K}) * a.B * a.H;")
-            moves.append(f"s.{name}_arriving = a.{name}_arriving ? a.{name}_arriving + t * a.B * a.H : nullptr;")
+            moves.append(
+                f"s.{name}_arriving = a.{name}_arriving ? a.{name}_arriving + t * a.{name}_arriving_step : nullptr;"
+            )
             lane_ring = f"ring_{name} + ((end + k) % {K + 1} * s.lanes + lane - first) * a.H"
             into += [
                 f"for (long k = 0; k < {K}; ++k) {{",

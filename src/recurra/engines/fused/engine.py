@@ -12,13 +12,12 @@ from recurra.cells.graph import block
 from recurra.cells.notation import Cell
 from recurra.engines.fused.build import find_compiler
 from recurra.engines.fused.cpp import state_field
-from recurra.engines.fused.kernels import REALS, Kernel, kernel
+from recurra.engines.fused.kernels import Kernel, kernel
+from recurra.engines.fused.memory import Buffer
+from recurra.engines.fused.products import REALS, gather, threads_for, times, with_contiguous_rows
 from recurra.engines.protocol import YES, Answer, Run, Weights, no
 from recurra.errors import EngineError
 from recurra.types import Float, Int, Shape
-
-WORTH_A_THREAD = 500_000
-"""Multiplications that a second thread must take over before it is woken."""
 
 
 class Fused:
@@ -40,7 +39,7 @@ class Fused:
         cell: Cell,
         weights: Weights,
         x: Float[Tensor, "T B D"],
-        initial: tuple[Float[Tensor, "K B H"], ...],
+        initial: tuple[Float[Tensor, "_K B H"], ...],
         lengths: Int[Tensor, " B"] | None,
         *,
         record: bool = False,
@@ -49,7 +48,7 @@ class Fused:
         names = tuple(weights.units)
         with torch.autocast("cpu", enabled=False):
             task = _Task(made, names, _masks(weights, initial[0].shape[-1]), lengths, record)
-            results = _Sequence.apply(
+            results = _Sequence.apply(  # type: ignore[no-untyped-call]
                 task, x.to(weights.W.dtype), weights.W, weights.b, weights.U, *weights.units.values(), *initial
             )
         S = len(initial)
@@ -86,30 +85,32 @@ def _masks(weights: Weights, H: int) -> dict[str, Tensor]:
     return {name: mask.expand(*mask.shape[:2], H).contiguous() for name, mask in weights.noise.items()}
 
 
-def _threads(work: int, B: int) -> int:
-    return max(1, min(torch.get_num_threads(), B, work // WORTH_A_THREAD))
-
-
 class _Sequence(torch.autograd.Function):
     """All steps at once. Inputs after the task: x, W, b, U, per-unit parameters, initial states."""
 
     @staticmethod
     def forward(ctx: Any, task: _Task, *tensors: Tensor) -> tuple[Tensor, ...]:
-        x, W, b, U, *rest = (tensor.contiguous() for tensor in tensors)
+        x, W, b, U, *rest = (with_contiguous_rows(tensor) for tensor in tensors)
         units, initial = rest[: len(task.units)], rest[len(task.units) :]
         made = task.kernel
         plan, graph = made.plan, made.plan.graph
-        T, B, D = x.shape
+        T, B, _ = x.shape
         H, G = U.shape[1], len(graph.drives)
 
-        tape = x.new_empty(T * B, plan.slots * H)
-        torch.mm(x.view(T * B, D), W.t(), out=tape[:, : G * H] if plan.slots > G else tape)
+        kept = [Buffer(T * B * plan.slots * H, x.dtype)]
+        tape = kept[0].data.view(T, B, plan.slots * H)
+        times(x, W, tape[:, :, : G * H], transposed=True)
         states = []
-        for first in initial:
-            state = x.new_empty(len(first) + T, B, H)
-            state[: len(first)] = first
-            states.append(state)
-        threads = _threads(T * B * H * max(H * len(graph.matrices), 64), B)
+        for k, first in enumerate(initial):
+            size = (len(first) + T) * B * H
+            if k == 0 or task.record:
+                state = x.new_empty(size)
+            else:  # nobody outside sees it
+                kept.append(Buffer(size, x.dtype))
+                state = kept[-1].data
+            states.append(state.view(-1, B, H))
+            states[-1][: len(first)] = first
+        threads = threads_for(T * B * H * max(H * len(graph.matrices), 64), B)
         arguments = task.common(T, B, H, threads)
         arguments |= {"workspace": made.workspace("forward", B, H, threads), "tape": tape, "bias": b}
         arguments |= _named(graph, states, task.units, units)
@@ -117,7 +118,7 @@ class _Sequence(torch.autograd.Function):
             arguments[f"weights_{k}"] = made.pack(block(U, graph.matrices, group.names, H).contiguous(), k, back=False)
         made.call("forward", arguments)
 
-        ctx.task, ctx.threads, ctx.sizes = task, threads, (T, B, D, H)
+        ctx.task, ctx.threads, ctx.sizes, ctx.kept = task, threads, (T, B, H), kept
         ctx.save_for_backward(x, W, b, U, tape, *units, *states)
         ctx.set_materialize_grads(False)
         sequences = [state[-T:] for state in (states if task.record else states[:1])]
@@ -130,16 +131,17 @@ class _Sequence(torch.autograd.Function):
                 "engine 'fused' has no second derivatives (create_graph=True). Use engine='eager' for them."
             )
         task: _Task = ctx.task
-        made, (T, B, D, H), threads = task.kernel, ctx.sizes, ctx.threads
+        made, (T, B, H), threads = task.kernel, ctx.sizes, ctx.threads
         plan, graph = made.plan, made.plan.graph
         x, W, b, U, tape, *rest = ctx.saved_tensors
         units, states = rest[: len(task.units)], rest[len(task.units) :]
         S = len(states)
         given = list(grads[:S]) if task.record else [grads[0], *[None] * (S - 1)]
-        arriving = [None if grad is None else grad.contiguous() for grad in given]
+        arriving = [None if grad is None else with_contiguous_rows(grad) for grad in given]
         final = [None if grad is None else grad.contiguous() for grad in grads[len(grads) - S :]]
 
-        gradient = x.new_empty(T * B, plan.gradients * H)
+        lent = Buffer(T * B * plan.gradients * H, x.dtype)
+        gradient = lent.data.view(T, B, plan.gradients * H)
         sums = x.new_zeros(threads, len(plan.accumulated), H)
         first = [x.new_empty(len(state) - T, B, H) for state in states]
         arguments = task.common(T, B, H, threads)
@@ -147,18 +149,27 @@ class _Sequence(torch.autograd.Function):
         arguments |= {"gradient": gradient, "sums": sums}
         arguments |= _named(graph, states, task.units, units)
         arguments |= _named(graph, arriving, suffix="_arriving") | _named(graph, final, suffix="_final")
+        arguments |= _named(
+            graph, [0 if each is None else each.stride(0) for each in arriving], suffix="_arriving_step"
+        )
+        arguments |= _named(
+            graph, [0 if each is None else each.stride(1) for each in arriving], suffix="_arriving_lane"
+        )
         arguments |= _named(graph, first, suffix="_initial")
         for k, group in enumerate(plan.groups):
             arguments[f"weights_{k}"] = made.pack(block(U, graph.matrices, group.names, H).contiguous(), k, back=True)
-        computed = {k: x.new_empty(T * B, H) for k in plan.arguments if k is not None}
+        computed = {k: x.new_empty(T, B, H) for k in plan.arguments if k is not None}
         arguments |= {f"argument_{k}": value for k, value in computed.items()}
         made.call("backward", arguments)
 
         wanted = ctx.needs_input_grad[1:]
-        drives = gradient[:, : len(graph.drives) * H]
+        drives = gradient[:, :, : len(graph.drives) * H]
         totals = dict(zip(plan.accumulated, sums.sum(0), strict=True))
-        dx = (drives @ W).view(T, B, D) if wanted[0] else None
-        dW = drives.t() @ x.view(T * B, D) if wanted[1] else None
+        dx = None
+        if wanted[0]:
+            dx = torch.empty_like(x)
+            times(drives, W, dx, transposed=False)
+        dW = gather(drives, x) if wanted[1] else None
         db = torch.cat([totals["bias", name] for name in graph.drives]) if wanted[2] and graph.drives else None
         dU = _recurrent_gradient(made, gradient, states, computed, U) if wanted[3] else None
         return (None, dx, dW, db, dU, *(totals["parameter", name] for name in task.units), *first)
@@ -184,7 +195,7 @@ def _recurrent_gradient(
 ) -> Tensor:
     """∂L/∂U: for each group one large product over all of time."""
     plan, graph, H = made.plan, made.plan.graph, U.shape[1]
-    T = len(gradient) // states[0].shape[1]
+    T = len(gradient)
     by_name = {state.name: (state.depth, value) for state, value in zip(graph.states, states, strict=True)}
     total = torch.zeros_like(U)
     for group, place, number in zip(plan.groups, plan.places, plan.arguments, strict=True):
@@ -193,9 +204,9 @@ def _recurrent_gradient(
         else:
             depth, value = by_name[group.argument.name]
             start = depth - group.argument.delay
-            argument = value[start : start + T].reshape(-1, H)
-        adjoint = gradient[:, place * H : (place + len(group.names)) * H]
-        part = adjoint.t() @ argument
+            argument = value[start : start + T]
+        adjoint = gradient[:, :, place * H : (place + len(group.names)) * H]
+        part = gather(adjoint, argument)
         if len(plan.groups) == 1 and group.names == graph.matrices:
             return part
         for k, name in enumerate(group.names):

@@ -13,10 +13,9 @@ from torch import Tensor
 from recurra.cells.graph import Graph
 from recurra.engines.fused.build import build
 from recurra.engines.fused.cpp import emit, vectors
+from recurra.engines.fused.products import REALS, aligned
 from recurra.engines.fused.stages import Plan, plan
 from recurra.types import Float
-
-REALS = {torch.float32: "float", torch.float64: "double"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +48,7 @@ class Kernel:
         q = next((vectors(p.products) for p in passes for each in p.products if each.number == group), 4)
         width = q * self.width
         outputs, inputs = (1, G * H) if back else (G, H)
-        packed = torch.empty(-(-H // width) * inputs * outputs * width + 64, dtype=self.dtype)
-        offset = (-packed.data_ptr() % 64) // packed.element_size()  # products read whole, aligned vectors
-        packed = packed[offset:]
+        packed = aligned(-(-H // width) * inputs * outputs * width, self.dtype)
         strides = (0, 1, H) if back else (H * H, H, 1)
         self.library.pack_weights(U.data_ptr(), *strides, outputs, q, H, inputs, packed.data_ptr())
         return packed

@@ -10,7 +10,7 @@ hardly ever larger than the drives alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -136,8 +136,8 @@ def schedule(
             return place
         if node.kind == "mean":
             return Place("mean", number=means[node]) if level[node] <= k else None
-        if level[node] < k and 0 < level[node]:
-            return homes[node] if node in homes else None
+        if level[node] < k and level[node] > 0:
+            return homes.get(node)
         if node.kind in ("product", "back") and level[node] == k:
             group = next(g for g, (nodes, _, _) in enumerate(groups) if node in nodes)
             return Place("tile", number=group, part=groups[group][0].index(node))
@@ -337,12 +337,12 @@ def _place_tape(
     kept: list[Node],
     graph: Graph,
     nexts: list[tuple[Node, Place]],
-    groups: list[tuple[tuple[Node, ...], Node | None, Place | None]],
+    groups: Sequence[tuple[tuple[Node, ...], Node | None, Place | None]],
 ) -> tuple[dict[Node, int], int]:
     """A slot for each kept value: that of a drive which no later pass reads, or a new one."""
     trial = [(node, Place("tape", number=-1 - k)) for k, node in enumerate(kept) if node.kind != "drive"]
     program = schedule([*nexts, *trial], _given_forward(graph), groups)
-    last_read = {name: 0 for name in graph.drives}
+    last_read = dict.fromkeys(graph.drives, 0)
     written: dict[Node, int] = {}
     for index, each in enumerate(program.passes):
         for node in _computed(each.stores, lambda n, index=index: program.find(n, index)):  # type: ignore[misc]

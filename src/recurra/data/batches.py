@@ -1,0 +1,284 @@
+"""The order in which a network sees symbols: one long text in lanes, or many sequences of similar length together."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from recurra.errors import DataError, OptionError
+from recurra.types import Int
+
+SPREAD = 0.05
+"""How far from its true length a sequence may be taken to be when those of similar length are put together."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a network reads, and what it should say next.
+
+    - `inputs`, `targets`: the symbols, and for each the one that follows it.
+    - `lengths`: how many of each row are true; `None` where all are. Past the end there are zeros.
+    - `fresh`: state carried from the batch before must be dropped.
+    """
+
+    inputs: Int[Tensor, "B T"]
+    targets: Int[Tensor, "B T"]
+    lengths: Int[Tensor, " B"] | None
+    fresh: bool
+
+    @property
+    def tokens(self) -> int:
+        """How many true targets there are."""
+        return self.targets.numel() if self.lengths is None else int(self.lengths.sum())
+
+
+class Stream(ABC):
+    """Batches without end for training, one pass for evaluation, and a place that can be saved.
+
+    `batch_size` counts the rows of all ranks together. What a rank sees depends on `(seed, epoch)` and on nothing that has
+    happened, so that a stream that is put back where it was goes on as if it had never stopped.
+    """
+
+    def __init__(self, batch_size: int, seed: int, shuffle: bool, rank: int, world: int):
+        if batch_size < 1:
+            raise OptionError(f"batch_size must be at least 1; got {batch_size}.")
+        if not 0 <= rank < world:
+            raise OptionError(f"rank must be one of 0 to world - 1; got rank={rank}, world={world}.")
+        self.batch_size, self.seed, self.shuffle = batch_size, seed, shuffle
+        self.rank, self.world = rank, world
+        self.epoch = 0
+        self.step = 0
+
+    @property
+    @abstractmethod
+    def steps_per_epoch(self) -> int:
+        """How many batches an epoch has."""
+
+    @abstractmethod
+    def one_pass(self) -> Iterator[Batch]:
+        """Every target once, in an order that never changes: for evaluation. The place of `next` is left alone."""
+
+    @abstractmethod
+    def _batch(self, epoch: int, step: int) -> Batch: ...
+
+    @abstractmethod
+    def _settings(self) -> dict[str, int]:
+        """What must be the same for a saved place to mean the same."""
+
+    def next(self) -> Batch:
+        """The next batch. After the last one of an epoch comes the first one of the next."""
+        if self.step >= self.steps_per_epoch:
+            self.epoch, self.step = self.epoch + 1, 0
+        batch = self._batch(self.epoch, self.step)
+        self.step += 1
+        return batch
+
+    def state_dict(self) -> dict[str, int]:
+        """The place: how many batches of which epoch have been taken, and of what. It holds for any number of ranks."""
+        return {"epoch": self.epoch, "step": self.step, **self._settings()}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on from a saved place."""
+        settings = self._settings()
+        missing = [name for name in ("epoch", "step", *settings) if name not in state]
+        if missing:
+            raise DataError(
+                f"The saved place in the data has no {', '.join(missing)}. Start the data from its beginning."
+            )
+        changed = [name for name, value in settings.items() if state[name] != value]
+        if changed:
+            then = ", ".join(f"{name}={state[name]}" for name in changed)
+            now = ", ".join(f"{name}={settings[name]}" for name in changed)
+            raise DataError(
+                f"The saved place in the data was taken with {then}, but there is {now} now. "
+                "Resume with what was saved, or start the data from its beginning."
+            )
+        self.epoch, self.step = state["epoch"], state["step"]
+
+    def _random(self, epoch: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed % 2**64, epoch])
+
+
+class Lanes(Stream):
+    """One long text, cut into `batch_size` continuous lanes that are read side by side, `length` steps at a time.
+
+    Row k of a batch goes on where row k of the batch before stopped, so that state can be carried; the first batch of an
+    epoch is fresh. With `shuffle`, each epoch starts at another offset, 0 to length - 1, so that the cuts fall elsewhere.
+    Of `world` ranks, each has its own lanes, next to each other, and keeps them.
+    """
+
+    def __init__(
+        self,
+        ids: Int[Tensor, " N"],
+        batch_size: int,
+        length: int,
+        *,
+        seed: int = 0,
+        shuffle: bool = True,
+        rank: int = 0,
+        world: int = 1,
+    ):
+        super().__init__(batch_size, seed, shuffle, rank, world)
+        if length < 1:
+            raise OptionError(f"length must be at least 1; got {length}.")
+        if batch_size % world:
+            raise OptionError(
+                f"batch_size={batch_size} lanes cannot be shared evenly by {world} ranks. Make it a multiple of {world}."
+            )
+        self.ids, self.length = _check_ids(ids), length
+        self._first = rank * (batch_size // world)
+        self._rows = batch_size // world
+
+        N, chunk = len(ids), batch_size * length
+        # every offset leaves room for the same number of steps; a text that has room for one at offset 0 only, has one
+        self._steps = max((N - length) // chunk, int(chunk < N)) if shuffle else (N - 1) // chunk
+        self._offsets = min(length, N - chunk * self._steps) if shuffle else 1
+
+    @property
+    def steps_per_epoch(self) -> int:
+        if self._steps < 1:
+            raise DataError(
+                f"Training in {self.batch_size} lanes of {self.length} steps needs a text of at least "
+                f"{self.batch_size * self.length + 1} symbols; this one has {len(self.ids)}. "
+                "Give more text, or lower the batch size or the length."
+            )
+        return self._steps
+
+    def one_pass(self) -> Iterator[Batch]:
+        """All N - 1 targets, once each. A lane starts at the last symbol of the lane before; the last batch may be ragged."""
+        targets = len(self.ids) - 1
+        if targets < 1:
+            raise DataError(
+                f"Evaluation needs a text of at least 2 symbols; this one has {len(self.ids)}. Give more text."
+            )
+        starts = [targets * k // self.batch_size for k in range(self.batch_size + 1)]
+        sizes = torch.tensor(starts).diff()
+        rows = slice(self._first, self._first + self._rows)
+        for done in range(0, int(sizes.max()), self.length):
+            left = (sizes - done).clamp(0, self.length)
+            # the width is that of all lanes, not only this rank's, so that ranks agree on it
+            inputs, following = _windows(self.ids, torch.tensor(starts[:-1])[rows] + done, left[rows], int(left.max()))
+            yield Batch(inputs, following, None if bool((left == left[0]).all()) else left[rows], fresh=done == 0)
+
+    def _batch(self, epoch: int, step: int) -> Batch:
+        offset = int(self._random(epoch).integers(self._offsets)) if self.shuffle else 0
+        stride = (len(self.ids) - 1 - offset) // self.batch_size
+        start = offset + self._first * stride + step * self.length
+        window = self.ids.as_strided((self._rows, self.length + 1), (stride, 1), self.ids.storage_offset() + start)
+        return Batch(window[:, :-1].contiguous(), window[:, 1:].contiguous(), None, fresh=step == 0)
+
+    def _settings(self) -> dict[str, int]:
+        return {
+            "symbols": len(self.ids),
+            "batch_size": self.batch_size,
+            "length": self.length,
+            "seed": self.seed,
+            "shuffle": int(self.shuffle),
+        }
+
+
+class Sequences(Stream):
+    """Many sequences, those of similar length together, so that little is padded. Every batch is fresh.
+
+    A sequence brings its own start and end: its inputs are all but the last symbol, its targets all but the first. With
+    `shuffle`, each epoch puts other sequences of similar length together, and the batches come in another order. Of `world`
+    ranks, each has its share of the rows of every batch, which may be none.
+    """
+
+    def __init__(
+        self,
+        sequences: Sequence[Int[Tensor, " n"]],
+        batch_size: int,
+        *,
+        seed: int = 0,
+        shuffle: bool = True,
+        rank: int = 0,
+        world: int = 1,
+    ):
+        super().__init__(batch_size, seed, shuffle, rank, world)
+        if not sequences:
+            raise DataError("Batches of sequences were asked for, but there is no sequence. Give at least one.")
+        short = [k for k, sequence in enumerate(sequences) if sequence.numel() < 2]
+        if short:
+            raise DataError(
+                f"A sequence needs at least 2 symbols, such as its start and its end; number {short[0]} has "
+                f"{sequences[short[0]].numel()} ({len(short)} are too short in all). Leave them out."
+            )
+        self.ids = _check_ids(torch.cat(list(sequences)))
+        sizes = torch.tensor([len(sequence) for sequence in sequences])
+        self._starts, self._lengths = sizes.cumsum(0) - sizes, sizes - 1
+        self._plan: tuple[int, list[npt.NDArray[np.int64]]] | None = None
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return -(-len(self._lengths) // self.batch_size)
+
+    def one_pass(self) -> Iterator[Batch]:
+        for rows in _cut(self._by_length(), self.batch_size):
+            yield self._take(rows)
+
+    def _batch(self, epoch: int, step: int) -> Batch:
+        if self._plan is None or self._plan[0] != epoch:
+            self._plan = (epoch, self._arrange(epoch))
+        return self._take(self._plan[1][step])
+
+    def _arrange(self, epoch: int) -> list[npt.NDArray[np.int64]]:
+        """Which sequences make up each batch of an epoch."""
+        if not self.shuffle:
+            return list(_cut(self._by_length(), self.batch_size))
+        random = self._random(epoch)
+        # noise on the length, and ties in random order: a sequence does not always meet the same others
+        noise = random.uniform(1 - SPREAD, 1 + SPREAD, len(self._lengths))
+        order = np.argsort(self._lengths.numpy() * noise)
+        batches = list(_cut(order, self.batch_size, small=int(random.integers(self.steps_per_epoch))))
+        return [batches[k] for k in random.permutation(len(batches))]
+
+    def _by_length(self) -> npt.NDArray[np.int64]:
+        return np.argsort(self._lengths.numpy(), kind="stable")
+
+    def _take(self, rows: npt.NDArray[np.int64]) -> Batch:
+        width = int(self._lengths[torch.from_numpy(rows)].max())  # that of all ranks, so that they agree on it
+        share = torch.from_numpy(np.array_split(rows, self.world)[self.rank])
+        lengths = self._lengths[share]
+        inputs, targets = _windows(self.ids, self._starts[share], lengths, width)
+        return Batch(inputs, targets, lengths, fresh=True)
+
+    def _settings(self) -> dict[str, int]:
+        return {
+            "sequences": len(self._lengths),
+            "symbols": len(self.ids),
+            "batch_size": self.batch_size,
+            "seed": self.seed,
+            "shuffle": int(self.shuffle),
+        }
+
+
+def _cut(order: npt.NDArray[np.int64], size: int, small: int = -1) -> Iterator[npt.NDArray[np.int64]]:
+    """Pieces of `size`; where it does not divide, the one that is smaller is number `small` (-1: the last)."""
+    pieces = -(-len(order) // size)
+    sizes = np.full(pieces, size)
+    sizes[small] -= pieces * size - len(order)
+    yield from np.split(order, np.cumsum(sizes)[:-1])
+
+
+def _windows(
+    ids: Int[Tensor, " N"], starts: Int[Tensor, " B"], lengths: Int[Tensor, " B"], width: int
+) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"]]:
+    """Row b is `lengths[b]` symbols from `starts[b]` on, and the symbols that follow each; zeros past the end."""
+    steps = torch.arange(width)
+    inside = steps < lengths[:, None]
+    places = torch.where(inside, starts[:, None] + steps, 0).to(ids.device)
+    inside = inside.to(ids.device)
+    return torch.where(inside, ids[places], 0), torch.where(inside, ids[(places + 1).clamp(max=len(ids) - 1)], 0)
+
+
+def _check_ids(ids: Int[Tensor, " N"]) -> Int[Tensor, " N"]:
+    if ids.dim() != 1 or ids.is_floating_point() or ids.dtype == torch.bool:
+        raise DataError(f"Symbols are whole numbers along one axis; got {list(ids.shape)} of {ids.dtype}.")
+    return ids.to(torch.int64).contiguous()

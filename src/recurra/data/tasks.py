@@ -1,0 +1,64 @@
+"""Tasks that are made up: what must be remembered, and for how long, is known exactly."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from recurra.errors import OptionError
+from recurra.types import Float, Int
+
+
+def adding(count: int, length: int, seed: int = 0) -> tuple[Float[Tensor, "N T 2"], Float[Tensor, " N"]]:
+    """The adding problem: the sum of the two numbers that are marked. A regression, scored by mean squared error.
+
+    Each step brings a number, uniform in [0, 1), and a mark, which is 1 at one step of the first half and at one of the
+    second half, 0 elsewhere. Hochreiter & Schmidhuber 1997; in the form of Arjovsky et al. 2016.
+    """
+    _check("adding", count=(count, 1), length=(length, 2))
+    random = torch.Generator().manual_seed(seed)
+    half, rows = length // 2, torch.arange(count)
+    numbers = torch.rand(count, length, generator=random)
+    first = torch.randint(half, (count,), generator=random)
+    second = torch.randint(half, length, (count,), generator=random)
+    marks = torch.zeros(count, length)
+    marks[rows, first] = marks[rows, second] = 1
+    return torch.stack([numbers, marks], dim=-1), numbers[rows, first] + numbers[rows, second]
+
+
+def adding_baseline() -> float:
+    """The mean squared error of always saying 1: the variance of a sum of two numbers uniform in [0, 1), which is 1/6."""
+    return 1 / 6
+
+
+def copying(
+    count: int, length: int, seed: int = 0, symbols: int = 8, span: int = 10
+) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N T"]]:
+    """Copying memory: say again, after `length` steps, what was said. A classification of every step, T = length + 2 span.
+
+    Inputs are `span` random symbols 0 to symbols - 1, then length - 1 blanks (the number `symbols`), one sign to start
+    (`symbols + 1`) and `span` blanks. Targets are length + span blanks, then the random symbols. There are symbols + 2
+    kinds of input. Hochreiter & Schmidhuber 1997; in the form of Arjovsky et al. 2016.
+    """
+    _check("copying", count=(count, 1), length=(length, 1), symbols=(symbols, 1), span=(span, 1))
+    random = torch.Generator().manual_seed(seed)
+    said = torch.randint(symbols, (count, span), generator=random)
+    inputs = torch.full((count, length + 2 * span), symbols)
+    targets = inputs.clone()
+    inputs[:, :span] = said
+    inputs[:, length + span - 1] = symbols + 1
+    targets[:, length + span :] = said
+    return inputs, targets
+
+
+def copying_baseline(length: int, symbols: int = 8, span: int = 10) -> float:
+    """The loss, in nats per step, of saying blank until the sign and then guessing: span · log(symbols) / T."""
+    return span * math.log(symbols) / (length + 2 * span)
+
+
+def _check(task: str, **sizes: tuple[int, int]) -> None:
+    for name, (size, least) in sizes.items():
+        if size < least:
+            raise OptionError(f"{task}: {name} must be at least {least}; got {size}.")

@@ -1,0 +1,203 @@
+"""Text: reading it, and splitting it into training, validation and test parts. Its symbols are in `tokenisers.py`."""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import hashlib
+import math
+import os
+import sysconfig
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from recurra.data.tokenisers import Tokeniser, build_tokeniser, tokeniser_from_json
+from recurra.errors import DataError, OptionError
+
+__all__ = [
+    "Document",
+    "Split",
+    "Tokeniser",
+    "build_tokeniser",
+    "python_source",
+    "read_documents",
+    "split_by_document",
+    "split_by_position",
+    "split_lines",
+    "tokeniser_from_json",
+]
+
+HEAD = 8192
+"""A file with a zero byte among its first bytes is binary; the rest of it is not read."""
+
+NOT_LIBRARY = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
+"""Folders under the standard library that hold something else: installed packages, tests and their data."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """One file's text. `name` is its path relative to what was read, with forward slashes."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Split:
+    """Whole documents in three parts, each in the order in which they were given."""
+
+    train: list[Document]
+    valid: list[Document]
+    test: list[Document]
+
+
+def read_documents(path: str | Path) -> list[Document]:
+    """The text of a file, of every text file under a folder, or of every text file that a pattern matches.
+
+    Text is UTF-8, plain or compressed (`.gz`); line ends become `\\n`. Under a folder or a pattern, files come sorted by
+    path, and hidden, empty and binary ones are left out. A file that is named must hold text.
+    """
+    if not str(path).strip():
+        raise DataError(
+            "No path was given to read text from. Name a file, a folder or a pattern such as 'books/*.txt'."
+        )
+    asked = Path(path).expanduser()
+    try:
+        if asked.is_dir():
+            documents = _read_files(_files_under(asked), asked)
+            found = "there is no text file under it"
+        elif asked.exists():
+            return [Document(asked.name, _read_text(asked))]
+        elif glob.has_magic(str(asked)):
+            fixed = next(k for k, part in enumerate(asked.parts) if glob.has_magic(part))
+            matches = sorted(Path(match) for match in glob.glob(str(asked), recursive=True))
+            documents = _read_files(matches, Path(*asked.parts[:fixed]))
+            found = f"it matches no text file ({len(matches)} paths in all)"
+        else:
+            raise DataError(f"Text was asked for from {asked}, which does not exist. Check the path.")
+    except OSError as error:
+        where = error.filename or asked
+        raise DataError(f"{where} cannot be read ({error.strerror}). Check the path and its permissions.") from error
+    if not documents:
+        raise DataError(f"Text was asked for from {asked}, but {found}. Text is UTF-8, plain or gzip (.gz).")
+    return documents
+
+
+def python_source() -> list[Document]:
+    """The standard library of the Python that is running, without its tests: text that is on every machine.
+
+    About twelve million characters in seven hundred files, sorted by path. It differs from one version of Python to the next.
+    """
+    root = Path(sysconfig.get_path("stdlib"))
+    files = [file for file in _files_under(root, NOT_LIBRARY) if file.suffix == ".py"]
+    documents = _read_files(files, root)
+    if not documents:
+        raise DataError(f"Python's own source was asked for, but {root} holds no .py file. Name a file of your own.")
+    return documents
+
+
+def split_by_document(documents: Iterable[Document], valid: float = 0.05, test: float = 0.05, seed: int = 0) -> Split:
+    """Each document goes whole into one part, by a hash of its name and the seed, whatever the order they come in.
+
+    `valid` and `test` are fractions of the number of documents. A part that was asked for gets at least one.
+    """
+    _check_fractions(valid, test)
+    given = list(documents)
+    by_hash = sorted(range(len(given)), key=lambda k: (_hash(seed, given[k].name), given[k].name, given[k].text))
+    n_test, n_valid = (max(1, round(len(given) * part)) if part else 0 for part in (test, valid))
+    if len(given) < n_test + n_valid + 1:
+        raise DataError(
+            f"A split by document into {1 + bool(n_valid) + bool(n_test)} parts was asked for (valid={valid}, test={test}), "
+            f"but there are {len(given)} documents. Give more, or split the text by position."
+        )
+    parts = (by_hash[n_test + n_valid :], by_hash[n_test : n_test + n_valid], by_hash[:n_test])
+    return Split(*([given[k] for k in sorted(part)] for part in parts))
+
+
+def split_by_position(text: str, valid: float, test: float) -> tuple[str, str, str]:
+    """The first part of one text to train on, then a part to validate, then one to test (empty with `test=0`)."""
+    first, second = _cuts(len(text), valid, test)
+    return text[:first], text[first:second], text[second:]
+
+
+def split_lines(
+    lines: Sequence[str], valid: float, test: float, seed: int = 0
+) -> tuple[list[str], list[str], list[str]]:
+    """Lines dealt at random to training, validation and test; each part keeps the order of the lines."""
+    first, second = _cuts(len(lines), valid, test)
+    dealt = sorted(range(len(lines)), key=lambda k: _hash(seed, str(k)))
+    train, validation, testing = (
+        [lines[k] for k in sorted(part)] for part in (dealt[:first], dealt[first:second], dealt[second:])
+    )
+    return train, validation, testing
+
+
+def _files_under(folder: Path, leave_out: Collection[str] = ()) -> list[Path]:
+    """Every file that is not hidden, nor in a folder that is hidden or has a name that is left out, sorted by path."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    def walk() -> Iterator[Path]:
+        for root, folders, names in os.walk(folder, onerror=fail):
+            folders[:] = [name for name in folders if not name.startswith(".") and name not in leave_out]
+            yield from (Path(root, name) for name in names if not name.startswith("."))
+
+    return sorted(walk(), key=lambda file: file.relative_to(folder).parts)
+
+
+def _read_files(files: Iterable[Path], root: Path) -> list[Document]:
+    """Those of the files that hold text."""
+    documents = []
+    for file in files:
+        if file.is_file():  # not a pipe, which would never end
+            try:
+                documents.append(Document(file.relative_to(root).as_posix(), _read_text(file)))
+            except DataError:
+                continue
+    return documents
+
+
+def _read_text(file: Path) -> str:
+    try:
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+            data = stream.read(HEAD)
+            if b"\0" not in data:
+                data += stream.read()
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(
+            f"{file} was read as gzip, but it is damaged or something else ({error}). Rename or replace it."
+        ) from error
+    if not data:
+        raise DataError(f"Text was asked for from {file}, but the file is empty. Name one that holds text.")
+    try:
+        text = data.decode("utf-8-sig")
+        found = "it holds zero bytes" if "\0" in text else ""
+    except UnicodeDecodeError as error:
+        text, found = "", f"byte 0x{data[error.start]:02x} at position {error.start:,} is not UTF-8"
+    if found:
+        raise DataError(
+            f"Text was asked for from {file}, but {found}: the file is binary or in another encoding. "
+            "Convert it to UTF-8, or name another."
+        )
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _hash(seed: int, name: str) -> bytes:
+    return hashlib.blake2b(f"{seed}/{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def _cuts(length: int, valid: float, test: float) -> tuple[int, int]:
+    """Where the validation part starts, and where the test part does."""
+    _check_fractions(valid, test)
+    slack = 1e-6  # 1 - 0.05 - 0.05 is a little under 0.9
+    return math.floor(length * (1 - valid - test) + slack), math.floor(length * (1 - test) + slack)
+
+
+def _check_fractions(valid: float, test: float) -> None:
+    if not (valid >= 0 and test >= 0 and valid + test < 1):
+        raise OptionError(
+            f"valid and test are fractions that leave something to train on; got valid={valid}, test={test}."
+        )

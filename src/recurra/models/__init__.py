@@ -1,0 +1,1 @@
+"""Models: what is fitted to data, from counting to networks."""

@@ -1,0 +1,1 @@
+"""Recipes: everything about one experiment in one place, read and overridden strictly."""

@@ -1,0 +1,47 @@
+"""What every test starts from: one thread, one seed, axes of annotations checked, GPU tests skipped where there is none."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+UNCHECKED = {"__init__", "recurrent", "convert", "choose"}
+"""`recurrent` and `convert` are what users call: they check their arguments, and those errors are tested. `choose` sees no
+tensor, and names a protocol that cannot be checked at run time."""
+
+
+def check_axes() -> None:
+    """Check the axes in the annotations of engines and layers while tests run, where the checkers are installed."""
+    if not (importlib.util.find_spec("jaxtyping") and importlib.util.find_spec("beartype")):
+        return
+    from jaxtyping import install_import_hook
+
+    spec = importlib.util.find_spec("recurra")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    source = Path(spec.submodule_search_locations[0])
+    files = [file for room in ("engines", "layers") for file in (source / room).rglob("*.py")]
+    modules = [".".join(("recurra", *file.relative_to(source).with_suffix("").parts)) for file in files]
+    checked = [name for name in modules if name.rpartition(".")[2] not in UNCHECKED]
+    install_import_hook(checked, "beartype.beartype")
+
+
+check_axes()
+torch.set_num_threads(1)
+settings.register_profile("recurra", max_examples=12, deadline=None, derandomize=True, database=None)
+settings.load_profile("recurra")
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if torch.cuda.is_available():
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))

@@ -1,0 +1,85 @@
+"""Every engine agrees with the plain loop: outputs, final states and every gradient."""
+
+import pytest
+import torch
+
+from recurra.engines.choose import ENGINES
+from tests.helpers import CELLS, B, D, compare_engines, make_layer, random_state, supporting
+
+PAIRS = [
+    pytest.param(cell, engine, id=f"{engine}-{name}")
+    for engine in ENGINES
+    if engine != "eager"
+    for name, cell in CELLS.items()
+    if supporting(engine, cell)
+]
+STACKS = {"one": {}, "stack": {"layers": 2, "bidirectional": True}}
+
+
+def lengths_for(T):
+    """A full sequence, an empty one, and one in between."""
+    return torch.tensor([T // 2 + 1, 0, T])
+
+
+@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("T", [1, 2, 7, 33])
+@pytest.mark.parametrize(("cell", "engine"), PAIRS)
+def test_engine_agrees_with_eager(cell, engine, T, stack):
+    if not supporting(engine, cell, T=T):
+        pytest.skip(f"{engine} does not run {T} steps of this cell")
+    layer = make_layer(cell, **STACKS[stack])
+    x = torch.randn(B, T, D, dtype=torch.float64)
+    state = random_state(layer)
+    compare_engines(layer, engine, x, state)
+    compare_engines(layer, engine, x, state, lengths_for(T))
+
+
+@pytest.mark.parametrize(("cell", "engine"), PAIRS)
+def test_engine_agrees_on_learned_initial_states(cell, engine):
+    layer = make_layer(cell, learn_initial=True)
+    x = torch.randn(B, 7, D, dtype=torch.float64)
+    compare_engines(layer, engine, x)
+    compare_engines(layer, engine, x, lengths=lengths_for(7))
+
+
+@pytest.mark.parametrize(("cell", "engine"), PAIRS)
+def test_engine_agrees_when_evaluating_without_gradients(cell, engine):
+    layer = make_layer(cell).eval()
+    x = torch.randn(B, 7, D, dtype=torch.float64)
+    traces = []
+    with torch.no_grad():
+        for name in (engine, "eager"):
+            layer.engine = name
+            traces.append(layer(x, lengths=lengths_for(7)))
+    torch.testing.assert_close(traces[0].outputs, traces[1].outputs, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(traces[0].final, traces[1].final, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("cell", "engine"), PAIRS)
+def test_engine_agrees_on_gradients_of_a_part(cell, engine):
+    """Only the last step's output enters the loss, and only the input weights take gradients."""
+    layer = make_layer(cell)
+    x = torch.randn(B, 7, D, dtype=torch.float64)
+    gradients = []
+    for name in (engine, "eager"):
+        layer.engine = name
+        torch.manual_seed(7)
+        loss = layer(x).outputs[:, -1].square().sum()
+        gradients += torch.autograd.grad(loss, layer.stack[0][0].W, materialize_grads=True)
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "eager"])
+def test_engine_agrees_with_eager_on_gpu(cell, engine, stack):
+    T = 33
+    dtype = next((d for d in (torch.float64, torch.float32) if supporting(engine, cell, device="cuda", dtype=d)), None)
+    if dtype is None:
+        pytest.skip(f"{engine} does not run this cell on a GPU")
+    layer = make_layer(cell, learn_initial=True, **STACKS[stack]).to("cuda", dtype)
+    x = torch.randn(B, T, D, device="cuda", dtype=dtype)
+    tolerance = 1e-10 if dtype == torch.float64 else 1e-4
+    compare_engines(layer, engine, x, tolerance=tolerance)
+    compare_engines(layer, engine, x, random_state(layer), lengths_for(T), tolerance=tolerance)

@@ -1,0 +1,117 @@
+"""The documentation runs: every Python block, every `$ recurra` line, and every link leads somewhere."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from recurra.cli.main import run
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+NOT_RUN = re.compile(r"<!--\s*not run:\s*\S.*-->\s*")
+
+
+@dataclass
+class Block:
+    language: str
+    line: int  # of its first line of code, from 1
+    text: str
+    skipped: bool
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """The fenced blocks of a page; one that follows `<!-- not run: reason -->` is skipped."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    opened, before = None, ""
+    for number, line in enumerate(lines):
+        if opened is None and line.startswith("```"):
+            opened = (line[3:].strip(), number + 1, bool(NOT_RUN.fullmatch(before)))
+        elif opened is not None and line.rstrip() == "```":
+            language, start, skipped = opened
+            yield Block(language, start + 1, "\n".join(lines[start:number]) + "\n", skipped)
+            opened, before = None, ""
+        elif opened is None and line.strip():
+            before = line.strip()
+    assert opened is None, f"{page}: the block that starts at line {opened and opened[1]} is never closed"
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that GitHub gives to a page's headings."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+\s+(.*)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_python_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    namespace: dict[str, object] = {"__name__": "documentation"}
+    for block in blocks(page):
+        if block.language == "python" and not block.skipped:
+            # blank lines first, so that an error names the line of the page
+            exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    for block in blocks(page):
+        if block.language == "console" and not block.skipped:
+            for line in block.text.splitlines():
+                if line.startswith("$ recurra "):
+                    assert run(shlex.split(line, comments=True)[2:]) == 0, f"{name(page)}: {line}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), f"{name(page)} links to {target}, which does not exist"
+        if anchor:
+            assert anchor in anchors(file), f"{name(page)} links to {target}; that page has no such heading"
+
+
+def test_all_32_rows_are_on_the_map() -> None:
+    rows = re.findall(r"^\| (\d+) \| (.*) \| (.*) \| (.*)\|$", (ROOT / "docs/index.md").read_text(), flags=re.MULTILINE)
+    assert [int(number) for number, *_ in rows] == list(range(1, 33))
+    for number, _, where, example in rows:
+        assert (where.strip() == "not yet") == (not example.strip()), f"row {number}: an example, or `not yet`"
+
+
+class TestTheReaderItself:
+    def test_blocks_in_order_with_their_lines(self, tmp_path: Path) -> None:
+        page = tmp_path / "page.md"
+        page.write_text(
+            "# a\n\n```python\nx = 1\n```\n\n<!-- not run: needs a GPU -->\n```python\n1 / 0\n```\n\n```text\n```\n"
+        )
+        found = list(blocks(page))
+        assert [(b.language, b.line, b.skipped) for b in found] == [
+            ("python", 4, False),
+            ("python", 9, True),
+            ("text", 13, False),
+        ]
+        assert found[0].text == "x = 1\n"
+
+    def test_a_reason_is_needed(self, tmp_path: Path) -> None:
+        page = tmp_path / "page.md"
+        page.write_text("<!-- not run: -->\n```python\n1 / 0\n```\n")
+        assert not next(blocks(page)).skipped
+
+    def test_a_block_that_fails_fails_the_test(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        page = tmp_path / "page.md"
+        page.write_text("words\n\n```python\na = 1\n```\n\n```python\nassert a == 2\n```\n")
+        with pytest.raises(AssertionError) as error:
+            test_python_blocks_run(page, monkeypatch)
+        assert error.traceback[-1].lineno + 1 == 8  # blocks share names, and errors name the line of the page
