@@ -139,9 +139,7 @@ def test_methods_and_torch_functions_are_read_as_operations():
     assert layer(torch.randn(B, 3, D, dtype=torch.float64)).outputs.isfinite().all()
 
 
-@pytest.mark.parametrize(
-    "name", ["sigmoid", "tanh", "relu", "softplus", "exp", "abs", "sign", "floor", "sin", "cos", "erf"]
-)
+@pytest.mark.parametrize("name", ["sigmoid", "tanh", "relu", "exp", "abs", "sign", "floor", "sin", "cos", "erf"])
 def test_what_may_be_written_as_a_method_also_runs(name):
     """A method that is read without complaint must exist on tensors too."""
 

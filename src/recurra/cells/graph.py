@@ -294,7 +294,7 @@ class Graph:
     @cached_property
     def names(self) -> dict[Node, str]:
         """How nodes are called in the equations: gates by name, updates with a prime."""
-        names = {node: name for name, node in self.gates.items()}
+        names = {node: name for name, node in self.gates.items() if node.kind != "constant"}
         names |= {
             update: f"{state.name}'"
             for state, update in zip(self.states, self.updates, strict=True)

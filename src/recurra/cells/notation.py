@@ -228,13 +228,20 @@ def _describe(value: Any) -> str:
     return f"{value!r} ({type(value).__name__})" if not isinstance(value, (_Drives, _Products)) else "all of x or U"
 
 
-class _Drives:
-    """`x` while a cell is being read."""
+class _Whole(Expression):
+    """All of `x` or `U`, which only make sense by their parts."""
 
-    @classmethod
-    def __torch_function__(cls, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
-        owner = next(each for each in args if isinstance(each, _Drives | _Products))
-        owner._reading.fail(f"{function.__name__} of all of x or U: name the part, e.g. x.h or U.h(h).")
+    _reading: _Reading
+
+    def operate(self, name: str, arguments: tuple[Value, ...]) -> NoReturn:
+        self._reading.fail(f"{name} of all of x or U makes no sense. Name the part: x.NAME or U.NAME(v).")
+
+    def __call__(self, *arguments: Any) -> NoReturn:
+        self.operate("a call", arguments)
+
+
+class _Drives(_Whole):
+    """`x` while a cell is being read."""
 
     def __init__(self, reading: _Reading):
         self._reading = reading
@@ -245,16 +252,11 @@ class _Drives:
         return self._reading.symbol(make("drive", name=name))
 
 
-class _Products:
+class _Products(_Whole):
     """`U` while a cell is being read."""
-
-    __torch_function__ = _Drives.__torch_function__
 
     def __init__(self, reading: _Reading):
         self._reading = reading
-
-    def __call__(self, *arguments: Any) -> NoReturn:
-        self._reading.fail("U has matrices by name: write U.h(h), not U(h).")
 
     def __getattr__(self, name: str) -> Callable[[Value], Symbol]:
         if name.startswith("__"):
@@ -285,17 +287,11 @@ class _Reading:
 
     def learn_names(self) -> None:
         """The local variables of the equations are the names of their values."""
-        frame = _user_frame()
+        frame = _user_frame("")
         if frame is None or frame.f_code is not self.code:
             return  # a helper function's variables are its own affair
         for name, value in frame.f_locals.items():
-            if isinstance(value, Symbol) and value.node.kind not in (
-                "state",
-                "parameter",
-                "drive",
-                "noise",
-                "constant",
-            ):
+            if isinstance(value, Symbol) and value.node.kind not in ("state", "parameter", "drive", "noise"):
                 self.labels[name] = value.node
 
     def symbol(self, node: Node) -> Symbol:
@@ -303,14 +299,17 @@ class _Reading:
         return Symbol(node, self)
 
     def fail(self, message: str) -> NoReturn:
-        frame = _user_frame()
+        frame = _user_frame(self.code.co_filename if self.code else "")
         where = _line(frame.f_code.co_filename, frame.f_lineno) if frame else ""
         raise CellError(f"{where}cell {self.cell!r}: {message}")
 
 
-def _user_frame() -> FrameType | None:
+def _user_frame(filename: str) -> FrameType | None:
+    """The innermost frame of that file; without a name, the innermost that is not of the notation itself."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename in _HERE:
+    while frame is not None and (
+        frame.f_code.co_filename != filename if filename else frame.f_code.co_filename in _HERE
+    ):
         frame = frame.f_back
     return frame
 
@@ -456,6 +455,7 @@ class Cell:
             options=options,
             bias=self.bias,
             constraints=self.constraints,
+            equations=self.equations,
         )
 
     @property

@@ -266,7 +266,7 @@ def _refuse(what: str, missing: list[str], size: int) -> None:
     shown = ", ".join(repr(name) for name in names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     raise DataError(
         f"The vocabulary ({size} symbols) has no {what} {shown}. "
-        f"Leave them out, or pass unknown='replace' to read each as {UNKNOWN}."
+        f"Leave out what it does not have, or pass unknown='replace' to read each as {UNKNOWN}."
     )
 
 

@@ -159,7 +159,10 @@ class Direction(nn.Module):
             return linear(v.to(weights.U.dtype), block(weights.U, graph.matrices, [name], H))
 
         values = evaluate(graph.gates.values(), leaf, product)
-        gates = {name: values[node].expand_as(run.outputs) for name, node in graph.gates.items()}
+        gates = {
+            name: torch.as_tensor(values[node]).to(run.outputs).expand_as(run.outputs)
+            for name, node in graph.gates.items()
+        }
         return {**dict(zip(names, run.states, strict=True)), **gates}
 
     def extra_repr(self) -> str:

@@ -452,7 +452,7 @@ class _Backward(_Emitter):
             carry.append(f"real* const ring_{name} = s.rows + {offset} + {rings} * s.lanes * a.H;")
             rings += K + 1
             ring = f"ring_{name} + (({{}}) % {K + 1}) * s.lanes * a.H"
-            for d in range(0, K + 1):
+            for d in range(K + 1):
                 step.append(f"real* carry_{name}_{d};")
                 moves.append(f"s.carry_{name}_{d} = {ring.format(f't + {K - d}')};")
                 if d:
