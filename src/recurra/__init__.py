@@ -29,6 +29,7 @@ from recurra.cells.zoneout import zoneout
 from recurra.errors import CellError, EngineError, OptionError, RecurraError, ShapeError
 from recurra.layers.initial import spectral_radius
 from recurra.layers.recurrent import Recurrent
+from recurra.layers.stepper import Stepper
 from recurra.types import State, Trace
 
 __version__ = "0.1.0"
@@ -47,6 +48,7 @@ __all__ = [
     "Recurrent",
     "ShapeError",
     "State",
+    "Stepper",
     "Trace",
     "ago",
     "cell",

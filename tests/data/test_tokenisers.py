@@ -88,6 +88,12 @@ def test_characters_are_sorted_after_unknown():
     assert tokeniser.decode([1, 0]) == "a\ufffd"
 
 
+def test_no_other_character_is_taken_for_a_known_one():
+    every = "".join(map(chr, range(sys.maxunicode + 1)))
+    ids = build_tokeniser("char", ["acz"]).encode(every, unknown="replace")
+    assert ids.nonzero().flatten().tolist() == [ord("a"), ord("c"), ord("z")]
+
+
 def test_unknown_characters_are_named():
     tokeniser = build_tokeniser("char", ["abc"])
     with pytest.raises(DataError, match=r"vocabulary \(4 symbols\) has no character 'é', '\\n', '\\U0010ffff'\. Leave"):

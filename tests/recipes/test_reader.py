@@ -112,6 +112,7 @@ KNOWN = (
     [
         ("training.step=5", f"setting 'training.step' does not exist. Did you mean 'training.steps'? {KNOWN}"),
         ("steps=5", f"setting 'steps' does not exist. Did you mean 'training.steps'? {KNOWN}"),
+        ("clip=5", f"setting 'clip' does not exist. Did you mean 'training.clip'? {KNOWN}"),
         ("=5", f"setting '' does not exist. {KNOWN}"),
         ("seed.x=5", f"setting 'seed.x' does not exist. Did you mean 'seed'? {KNOWN}"),
         ("seed", "'seed' is not a setting. Write KEY=VALUE, as in data.path=VALUE."),

@@ -127,7 +127,7 @@ class Direction(nn.Module):
         cell = self.cell
         shape = Shape(B, T, D, self.hidden_size)
         weights = self.weights(T, B)
-        initial = self.first_state(B) if state is None else tuple(_time_first(each) for each in state)
+        initial = self.first_state(B) if state is None else tuple(time_first(each) for each in state)
         chosen = choose(engine, cell, x.device, self.W.dtype, shape, record=record)
         run = chosen.run(cell, weights, x, initial, lengths, record=record)
         recorded = self._record(weights, x, initial, run) if record else {}
@@ -197,7 +197,7 @@ def _bounded(free: Tensor, declared: Learned) -> Tensor:
     return free
 
 
-def _time_first(state: Tensor) -> Float[Tensor, "K B H"]:
+def time_first(state: Tensor) -> Float[Tensor, "K B H"]:
     return state[None] if state.ndim == 2 else state.transpose(0, 1)
 
 

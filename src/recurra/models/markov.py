@@ -138,7 +138,7 @@ def best_markov(
         raise OptionError("best_markov needs at least one order to try; got none.")
     grams = _count(train_ids, tried[-1], vocabulary_size)
     models = (Markov._from_grams(grams, order, vocabulary_size) for order in tried)
-    return min((model.score(valid_ids), model.order, model) for model in models)[2]
+    return min(models, key=lambda model: model.score(valid_ids))
 
 
 def _count(ids: Data, order: int, vocabulary_size: int) -> list[_Grams]:

@@ -399,7 +399,30 @@ class _Forward(_Emitter):
             "        }",
             "    });",
             "}",
+            *self.stream(),
         ]  # fmt: skip
+
+    def stream(self) -> list[str]:
+        """Any number of steps in constant memory: blocks of at most a.T, each leaves the state where the next begins."""
+        slots, output = self.plan.slots, state_field(self.graph.states[0].name)
+        depth = self.graph.states[0].depth
+        return [
+            'extern "C" void stream(Forward* a, const real* x, long D, const real* weights_x, real* out, long steps) {',
+            "    const long most = a->T, row = a->B * a->H;",
+            "    for (long done = 0; done < steps; done += a->T) {",
+            "        a->T = done + most < steps ? most : steps - done;",
+            f"        multiply_few(x + done * a->B * D, a->T * a->B, D, weights_x, {len(self.graph.drives)} * a->H, a->tape, "
+            f"{slots} * a->H);",
+            "        forward(a);",
+            f"        std::memcpy(out + done * row, a->{output} + {depth} * row, a->T * row * sizeof(real));",
+            *(
+                f"        std::memmove(a->{state_field(s.name)}, a->{state_field(s.name)} + a->T * row, {s.depth} * row * sizeof(real));"
+                for s in self.graph.states
+            ),
+            "    }",
+            "    a->T = most;",
+            "}",
+        ]
 
 
 class _Backward(_Emitter):

@@ -67,6 +67,8 @@ def kernel(graph: Graph, dtype: torch.dtype) -> Kernel:
         sizes = getattr(library, f"{function}_workspace")
         sizes.argtypes, sizes.restype = [long, long], long
     library.vector_width.restype = long
+    library.stream.argtypes = [address, address, long, address, address, long]
+    library.stream.restype = None
     signatures = {"forward": source.forward, "backward": source.backward}
     return Kernel(made, library, dtype, signatures, int(library.vector_width()))
 

@@ -3,16 +3,9 @@
 #include <cstdlib>
 #include "runtime.hpp"
 
-constexpr int N = 4;                    // vectors of outputs at once
-constexpr int M = lanes_at_once<N>();   // rows at once
+constexpr int N = PANEL;
+constexpr int M = lanes_at_once<N>();
 constexpr long WIDTH = N * V;
-
-static inline void put(real* to, const vec* tile, long columns, bool adds) {
-    for (int n = 0; n < N; ++n, to += V, columns -= V) {
-        if (columns >= V) adds ? add<true>(to, tile[n], V) : store<true>(to, tile[n], V);
-        else if (columns > 0) adds ? add<false>(to, tile[n], int(columns)) : store<false>(to, tile[n], int(columns));
-    }
-}
 
 extern "C" long panel_width() { return WIDTH; }
 

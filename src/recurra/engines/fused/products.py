@@ -54,17 +54,23 @@ def _rows(*tensors: Float[Tensor, "T B _"]) -> tuple[int, int, list[tuple[int, i
     return max(T, B), min(T, B), [(each.data_ptr(), each.stride(inner), each.stride(outer)) for each in tensors]
 
 
+def pack(weights: Float[Tensor, "O K"]) -> Tensor:
+    """Weights as the products read them; any strides."""
+    library = _library(weights.dtype)
+    O, K = weights.shape
+    width = library.panel_width()
+    packed = aligned(-(-O // width) * width * K, weights.dtype)
+    library.pack_matrix(weights.data_ptr(), weights.stride(0), weights.stride(1), O, K, packed.data_ptr())
+    return packed
+
+
 def times(rows: Float[Tensor, "T B K"], weights: Tensor, out: Float[Tensor, "T B O"], *, transposed: bool) -> None:
     """out = rows · weightsᵀ (`transposed`: weights are `[O, K]`) or rows · weights (`[K, O]`)."""
-    library = _library(rows.dtype)
     K, O = rows.shape[2], out.shape[2]
-    width = library.panel_width()
-    packed = aligned(-(-O // width) * width * K, rows.dtype)
-    unit, inputs = (weights.stride(0), weights.stride(1)) if transposed else (weights.stride(1), weights.stride(0))
-    library.pack_matrix(weights.data_ptr(), unit, inputs, O, K, packed.data_ptr())
+    packed = pack(weights if transposed else weights.t())
     inner, outer, (source, target) = _rows(rows, out)
     threads = threads_for(inner * outer * K * O, inner * outer)
-    library.multiply_rows(*source, *target, inner, outer, K, packed.data_ptr(), O, threads)
+    _library(rows.dtype).multiply_rows(*source, *target, inner, outer, K, packed.data_ptr(), O, threads)
 
 
 def gather(left: Float[Tensor, "T B A"], right: Float[Tensor, "T B C"]) -> Float[Tensor, "A C"]:

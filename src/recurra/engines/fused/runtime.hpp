@@ -172,6 +172,26 @@ static inline void pack(const real* from, long output, long unit, long input, lo
     }
 }
 
+// Products that are not part of a step have their weights in panels of 4 vectors of outputs.
+constexpr int PANEL = 4;
+static inline void put(real* to, const vec* tile, long columns, bool adds) {
+    for (int n = 0; n < PANEL; ++n, to += V, columns -= V) {
+        if (columns >= V) adds ? add<true>(to, tile[n], V) : store<true>(to, tile[n], V);
+        else if (columns > 0) adds ? add<false>(to, tile[n], int(columns)) : store<false>(to, tile[n], int(columns));
+    }
+}
+// out[r][o] = sum over k of rows[r][k] * weights[o][k], on one thread.
+static inline void multiply_few(const real* rows, long R, long K, const real* packed, long outputs, real* out, long out_stride) {
+    constexpr int M = lanes_at_once<PANEL>();
+    for (long o = 0; o < outputs; o += PANEL * V)
+        for (long r = 0; r < R; r += M) {
+            const int m = int(r + M < R ? M : R - r);
+            vec tile[M * PANEL];
+            multiply_lanes<M, PANEL>(m, rows + r * K, K, K, packed + o * K, tile);
+            for (int i = 0; i < m; ++i) put(out + (r + i) * out_stride + o, tile + i * PANEL, outputs - o, false);
+        }
+}
+
 // ---- threads -----------------------------------------------------------------------------------------------------
 // Lanes are independent, so each thread takes its share of them through all of time: no waiting within a step.
 template <typename Body>
