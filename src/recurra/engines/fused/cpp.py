@@ -32,10 +32,12 @@ _RESERVED = frozenset(
     a s u t i j m lane at first last count full block vec mask real whole integer V T B H M N
     all load store add sum select sign clamp power exp tanh sigmoid relu log log1p sqrt sin cos erf floor softplus
     remainder minimum maximum absolute multiply pack reduce
-    alignas and asm auto bool break case catch char class const continue default delete do double else enum explicit
-    export extern false float for friend goto if inline int long mutable namespace new not operator or private protected
-    public register return short signed sizeof static struct switch template this throw true try typedef typename union
-    unsigned using virtual void volatile while xor
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t class compl const
+    const_cast constexpr continue decltype default delete do double dynamic_cast else enum explicit export extern false
+    float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private
+    protected public register reinterpret_cast return short signed sizeof static static_assert static_cast struct switch
+    template this thread_local throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t
+    while xor xor_eq
     """.split()  # noqa: SIM905
 )
 
@@ -273,8 +275,17 @@ class _Emitter:
     struct: str
 
 
+_FIELDS = ("tape", "bias", "workspace", "threads", "lengths", "gradient", "sums")
+
+
 def state_field(name: str) -> str:
-    return f"{name}_" if name in _RESERVED or name in ("tape", "bias", "workspace", "threads", "lengths") else name
+    """What a state is called in the structures: its name, unless another field, a macro (`NAN`) or C++ has it."""
+    plain = name.isalnum() and not _like_a_macro(name) and name not in _RESERVED and name not in _FIELDS
+    return name if plain else f"state_{name}"
+
+
+def _like_a_macro(name: str) -> bool:
+    return len(name) > 1 and name[1].isalpha() and name.isupper()
 
 
 class _Writer:
@@ -319,6 +330,8 @@ class _Writer:
             wish = prefixes[node.kind] + node.name
         if not wish and node.kind == "state":
             wish = f"{node.name}_{node.delay}"
+        if _like_a_macro(wish) or wish.startswith("tile_"):
+            wish = f"v_{wish}"
         name, k = wish or "v1", 1
         while name in self.taken:
             k += 1
@@ -416,8 +429,8 @@ class _Forward(_Emitter):
             "        forward(a);",
             f"        std::memcpy(out + done * row, a->{output} + {depth} * row, a->T * row * sizeof(real));",
             *(
-                f"        std::memmove(a->{state_field(s.name)}, a->{state_field(s.name)} + a->T * row, {s.depth} * row * sizeof(real));"
-                for s in self.graph.states
+                f"        std::memmove(a->{name}, a->{name} + a->T * row, {depth} * row * sizeof(real));"
+                for name, depth in ((state_field(state.name), state.depth) for state in self.graph.states)
             ),
             "    }",
             "    a->T = most;",

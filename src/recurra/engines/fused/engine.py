@@ -47,7 +47,9 @@ class Fused:
         made = kernel(cell.graph, weights.W.dtype)
         names = tuple(weights.units)
         with torch.autocast("cpu", enabled=False):
-            task = _Task(made, names, _masks(weights, initial[0].shape[-1]), lengths, record)
+            # a copy: the kernel reads neighbours in memory, and the caller may change his before the backward run
+            kept = None if lengths is None else lengths.clone(memory_format=torch.contiguous_format)
+            task = _Task(made, names, _masks(weights, initial[0].shape[-1]), kept, record)
             results = _Sequence.apply(  # type: ignore[no-untyped-call]
                 task, x.to(weights.W.dtype), weights.W, weights.b, weights.U, *weights.units.values(), *initial
             )

@@ -8,18 +8,35 @@ from torch import Tensor
 KEPT_BYTES = 256 * 2**20
 """How much memory may lie idle between runs."""
 
-_idle: list[Tensor] = []
+_idle: dict[int, Tensor] = {}
+"""By identity. Only single operations on the dictionary change it: other threads, and buffers that the collector frees
+at any moment, lend and return at the same time."""
 
 
 class Buffer:
     """A flat piece of memory of at least `size` numbers; goes back to be lent again when nothing refers to it."""
 
     def __init__(self, size: int, dtype: torch.dtype):
-        fitting = [k for k, each in enumerate(_idle) if each.dtype == dtype and size <= each.numel() <= 2 * size + 1024]
-        self._memory = _idle.pop(fitting[-1]) if fitting else torch.empty(size, dtype=dtype)
+        self._memory = _take(size, dtype)
         self.data = self._memory[:size]
 
     def __del__(self) -> None:
-        _idle.append(self._memory)
-        while len(_idle) > 64 or sum(each.nbytes for each in _idle) > KEPT_BYTES:
-            _idle.pop(0)
+        if not hasattr(self, "_memory"):  # there was none to be had
+            return
+        _idle[id(self._memory)] = self._memory
+        kept = list(_idle.items())
+        spare, count = sum(each.nbytes for _, each in kept) - KEPT_BYTES, len(kept) - 64
+        for key, each in kept:  # the oldest first
+            if spare <= 0 and count <= 0:
+                break
+            _idle.pop(key, None)
+            spare, count = spare - each.nbytes, count - 1
+
+
+def _take(size: int, dtype: torch.dtype) -> Tensor:
+    for key, each in reversed(list(_idle.items())):
+        if each.dtype == dtype and size <= each.numel() <= 2 * size + 1024:
+            found = _idle.pop(key, None)
+            if found is each:
+                return found
+    return torch.empty(size, dtype=dtype)

@@ -32,7 +32,7 @@ def _library(dtype: torch.dtype) -> Any:
     library.panel_width.restype = long
     library.pack_matrix.argtypes = [address, long, long, long, long, address]
     library.multiply_rows.argtypes = [address, long, long, address, *[long] * 5, address, long, long]
-    library.multiply_transposed.argtypes = [address, long, long, long, address, *[long] * 5, address, long]
+    library.multiply_transposed.argtypes = [address, *[long] * 3, address, *[long] * 5, address, long]
     for function in (library.pack_matrix, library.multiply_rows, library.multiply_transposed):
         function.restype = None
     return library
@@ -44,14 +44,11 @@ def aligned(size: int, dtype: torch.dtype) -> Tensor:
     return memory[(-memory.data_ptr() % 64) // memory.element_size() :]
 
 
-def _rows(*tensors: Float[Tensor, "T B _"]) -> tuple[int, int, list[tuple[int, int, int]]]:
-    """How to go through the rows of tensors `[T, B, ...]` whose last axis is contiguous: the longer of time and lanes inside.
-
-    Returns the counts of inner and outer rows, and for each tensor its address and the two strides.
-    """
-    T, B = tensors[0].shape[:2]
-    inner, outer = (0, 1) if T >= B else (1, 0)
-    return max(T, B), min(T, B), [(each.data_ptr(), each.stride(inner), each.stride(outer)) for each in tensors]
+def _rows(x: Float[Tensor, "T B _"]) -> tuple[int, int, int]:
+    """Where the rows of a tensor lie whose last axis is contiguous: its address and its strides over steps and lanes."""
+    T, B, _ = x.shape
+    lane = x.stride(1) if B > 1 else x.stride(0)
+    return x.data_ptr(), x.stride(0) if T > 1 else B * lane, lane
 
 
 def pack(weights: Float[Tensor, "O K"]) -> Tensor:
@@ -68,19 +65,18 @@ def times(rows: Float[Tensor, "T B K"], weights: Tensor, out: Float[Tensor, "T B
     """out = rows · weightsᵀ (`transposed`: weights are `[O, K]`) or rows · weights (`[K, O]`)."""
     K, O = rows.shape[2], out.shape[2]
     packed = pack(weights if transposed else weights.t())
-    inner, outer, (source, target) = _rows(rows, out)
-    threads = threads_for(inner * outer * K * O, inner * outer)
-    _library(rows.dtype).multiply_rows(*source, *target, inner, outer, K, packed.data_ptr(), O, threads)
+    T, B, _ = rows.shape
+    threads = threads_for(T * B * K * O, T * B)
+    _library(rows.dtype).multiply_rows(*_rows(rows), *_rows(out), B, T * B, K, packed.data_ptr(), O, threads)
 
 
 def gather(left: Float[Tensor, "T B A"], right: Float[Tensor, "T B C"]) -> Float[Tensor, "A C"]:
     """leftᵀ · right, summed over all steps and lanes."""
-    A, C = left.shape[2], right.shape[2]
-    out = left.new_empty(A, C)
-    inner, outer, (first, second) = _rows(left, right)
-    threads = threads_for(inner * outer * A * C, A)
-    _library(left.dtype).multiply_transposed(*first, A, *second, C, inner, outer, out.data_ptr(), threads)
-    return out
+    (T, B, A), C = left.shape, right.shape[2]
+    threads = threads_for(T * B * A * C, B)
+    parts = left.new_zeros(threads, A, C) if threads > 1 else left.new_empty(1, A, C)
+    _library(left.dtype).multiply_transposed(*_rows(left), A, *_rows(right), C, T, B, parts.data_ptr(), threads)
+    return parts.sum(0) if threads > 1 else parts[0]
 
 
 def with_contiguous_rows(x: Tensor) -> Tensor:

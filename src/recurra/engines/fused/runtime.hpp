@@ -89,7 +89,11 @@ static inline vec exp(vec x) {
     whole half = e.n >> 1;  // two factors: 2^n alone overflows before exp does
     return (e.p + 1) * power_of_two(half) * power_of_two(e.n - half);
 }
-static inline vec sigmoid(vec x) { return 1 / (1 + exp(-x)); }
+static inline vec sigmoid(vec x) {
+    Reduced e = reduce(clamp(-x, all(SINGLE ? -87 : -708), all(SINGLE ? 87 : 708)));  // 2^n is one factor within this range
+    vec s = power_of_two(e.n);
+    return 1 / (1 + (e.p * s + s));
+}
 static inline vec tanh(vec x) {
     Reduced e = reduce(2 * clamp(x, all(-20), all(20)));  // 1 - tanh(20) is below rounding
     vec s = power_of_two(e.n), t = e.p * s + (s - 1);
@@ -158,16 +162,25 @@ static inline long block_of(long lanes, int most) {
 // Weights as the products read them: for each block of Q*V units, for each k, for each of the G outputs, Q vectors.
 // Output g of unit u and input k is found at from[g * output + u * unit + k * input]; units past H are zero.
 static inline void pack(const real* from, long output, long unit, long input, long G, long Q, long H, long K, real* to) {
-    const long width = Q * V, panel = K * G * width;
-    for (long block = 0; block * width < H; ++block) {
-        const long first = block * width, units = first + width <= H ? width : H - first;
+    const long width = Q * V, line = G * width;  // what one k takes within a panel
+    for (long first = 0; first < H; first += width, to += K * line) {
+        const long units = first + width <= H ? width : H - first;
+        if (units < width) std::memset(to, 0, K * line * sizeof(real));
         for (long g = 0; g < G; ++g) {
             const real* corner = from + g * output + first * unit;
-            real* at = to + block * panel + g * width;
-            for (long k0 = 0; k0 < K; k0 += 16)  // small squares: one side or the other is strided
-                for (long u = 0; u < width; ++u)
-                    for (long k = k0; k < K && k < k0 + 16; ++k)
-                        at[k * G * width + u] = u < units ? corner[u * unit + k * input] : 0;
+            real* at = to + g * width;
+            if (unit == 1) {
+                for (long k = 0; k < K; ++k) std::memcpy(at + k * line, corner + k * input, units * sizeof(real));
+                continue;
+            }
+            for (long k0 = 0; k0 < K; k0 += 16) {  // small squares: one side of the transposition is strided
+                const long ks = K - k0 < 16 ? K - k0 : 16;
+                for (long u = 0; u < units; ++u) {
+                    const real* row = corner + u * unit + k0 * input;
+                    real* column = at + k0 * line + u;
+                    for (long k = 0; k < ks; ++k) column[k * line] = row[k * input];
+                }
+            }
         }
     }
 }
@@ -200,8 +213,9 @@ static inline void share_lanes(long threads, long B, Body body) {
     if (threads > 1) {
 #pragma omp parallel num_threads(threads)
         {
-            const long id = omp_get_thread_num(), n = omp_get_num_threads();
-            if (id * B / n < (id + 1) * B / n) body(id, id * B / n, (id + 1) * B / n);
+            // the system may give fewer threads than were asked for; each share has a workspace of its own all the same
+            for (long id = omp_get_thread_num(); id < threads; id += omp_get_num_threads())
+                if (id * B / threads < (id + 1) * B / threads) body(id, id * B / threads, (id + 1) * B / threads);
         }
         return;
     }

@@ -1,0 +1,157 @@
+"""What the tests of the fused engine share: layers that neither die nor explode over long runs, and whole runs by name."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from recurra import (
+    Cell,
+    Fixed,
+    Learned,
+    Recurrent,
+    ago,
+    cell,
+    clamp,
+    cos,
+    exp,
+    maximum,
+    minimum,
+    norm,
+    relu,
+    sigmoid,
+    softplus,
+    tanh,
+    where,
+)
+from tests.helpers import flatten, random_state
+
+
+@cell
+def echo(x, U, h, trace, *, decay=Learned(0.8, low=0, high=1)):
+    """States read at three depths, one of them within a product, the other only far back."""
+    far = U.far(ago(h, 4) * ago(trace, 2))
+    return tanh(x.h + U.h(h) - 0.5 * ago(h, 3) + far), decay * ago(trace, 3) + (1 - decay) * h
+
+
+@cell
+def tower(x, U, h, *, depth_gain=Learned(0.5)):
+    """Products of products of products: four passes forward and as many backward."""
+    first = tanh(x.a + U.a(h))
+    second = sigmoid(x.b + U.b(first))
+    third = tanh(U.c(second * first) + depth_gain * h)
+    return tanh(U.d(third) + first - second)
+
+
+@cell
+def crossed(x, U, h, c, m):
+    """Matrices shared between stages and states, a product of a drive, and states that exchange their values."""
+    a = U.w(h) + U.v(c)
+    b = U.w(tanh(a + x.p)) + U.v(x.q)
+    return tanh(b) * sigmoid(U.g(m)), tanh(a - m), 0.5 * (h + c)
+
+
+@cell
+def banded(x, U, h, c, *, low=Fixed([-0.5, -0.25]), width=Learned(0.6, low=0)):
+    """Normalised products with minima, maxima, conditions and a clamp on either side of them."""
+    gate = norm(U.g(h) + x.g, "g")
+    held = minimum(maximum(gate, low), low + width)
+    spread = norm(U.s(held) * x.s)
+    new = where((spread > 0.1) & ~(held < c), clamp(spread, -0.8, 0.8), 0.5 * c - relu(held))
+    return tanh(new), 0.9 * c + 0.1 * held
+
+
+@cell
+def mixer(x, U, h, *, tilt=Learned(0.1)):
+    """Products of drives and of products, quotients, and the same argument in two groups of one pass."""
+    u = U.u(h) * U.v(h) + x.a * x.b
+    w = U.u(u) / (1 + exp(-x.a)) + U.v(x.a * h)
+    return tanh(u + w / softplus(2 + cos(tilt * h)))
+
+
+@cell
+def counter(x, U, h, n):
+    """A state that nothing but itself enters, one product of a mere count, and an output without a drive."""
+    return 0.5 * tanh(U.h(h) + U.n(cos(0.3 * n))) + 0.25 * h, n + 1
+
+
+MIXTURES: dict[str, Cell] = {each.name: each for each in (echo, tower, crossed, banded, mixer, counter)}
+
+
+def tame_layer(cell: Cell | str, D: int, H: int, dtype: torch.dtype = torch.float64, **options: object) -> Recurrent:
+    """A layer of random weights whose matrices shrink: 257 steps neither explode nor amplify rounding.
+
+    All values are numbers of float32, so that the layer is the same in both dtypes.
+    """
+    layer = Recurrent(cell, D, H, dtype=torch.float64, **options)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            if parameter.ndim == 2 and parameter.shape[1] in (D, H):
+                parameter.normal_(std=0.6 / math.sqrt(parameter.shape[1]))
+            else:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    return layer.float().to(dtype)
+
+
+def everything(
+    layer: Recurrent,
+    x: Tensor,
+    state: object = None,
+    lengths: object = None,
+    *,
+    engine: str,
+    record: bool = False,
+) -> dict[str, Tensor]:
+    """Outputs, final states, the record and all gradients of one run, by name."""
+    layer.engine = engine
+    layer.zero_grad()
+    x = x.detach().requires_grad_()
+    starts = [s.detach().clone().requires_grad_() for s in flatten(state)] if state else []
+    torch.manual_seed(7)
+    trace = layer(x, ((tuple(starts),),) if state else None, lengths, record=record)
+    values = {"outputs": trace.outputs} | {f"final {k}": s for k, s in enumerate(flatten(trace.final))}
+    if record:
+        values |= {f"record of {name}": gate for name, gate in trace.record[0][0].items()}
+    draw = torch.Generator().manual_seed(1)
+    weights = [torch.randn(v.shape, generator=draw, dtype=torch.float64).to(v) for v in values.values()]
+    torch.autograd.backward(list(values.values()), weights)
+    results = {name: value.detach() for name, value in values.items()}
+    leaves = {"x": x} | {f"state {k}": s for k, s in enumerate(starts)} | dict(layer.named_parameters())
+    for name, leaf in leaves.items():
+        results[f"gradient of {name}"] = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad.clone()
+    return results
+
+
+def problem(cell: Cell | str, B: int, T: int, H: int, *, with_lengths: bool, dtype: torch.dtype = torch.float64):
+    """A tame layer, an input, a state and lengths (full, empty and in between), all exact in both dtypes."""
+    D = 3 if H != 3 else 2
+    layer = tame_layer(cell, D, H, dtype)
+    x = torch.randn(B, T, D).to(dtype)
+    state = tuple(
+        tuple(tuple(s.detach().float().to(dtype) for s in one) for one in each) for each in random_state(layer, B)
+    )
+    lengths = torch.tensor([(T, 0, T // 2 + 1, 1)[lane % 4] for lane in range(B)]) if with_lengths else None
+    return layer, x, state, lengths
+
+
+def assert_near(found: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float) -> None:
+    """Each value within `tolerance` of the expected one, as the norm of the difference to the norm of the value."""
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert found[name].shape == value.shape, name
+        assert found[name].isfinite().all(), f"{name} is not finite"
+        error = float((found[name].double() - value.double()).norm())
+        limit = tolerance * max(float(value.double().norm()), 1e-3)
+        assert error <= limit, f"{name}: off by {error:.1e}, allowed {limit:.1e}"
+
+
+def check_against_eager(cell: Cell | str, B: int, T: int, H: int, dtype: torch.dtype, **options: bool) -> None:
+    """The fused engine in `dtype` against the plain loop in float64."""
+    record = options.pop("record", False)
+    torch.manual_seed(B + 10 * T + 1000 * H)
+    layer, x, state, lengths = problem(cell, B, T, H, **options)
+    expected = everything(layer, x, state, lengths, engine="eager", record=record)
+    layer, x = layer.to(dtype), x.to(dtype)
+    state = tuple(tuple(tuple(s.to(dtype) for s in one) for one in each) for each in state)
+    found = everything(layer, x, state, lengths, engine="fused", record=record)
+    assert_near(found, expected, 1e-10 if dtype == torch.float64 else 1e-5)
