@@ -6,8 +6,8 @@ state is remembered. Users see batch first `[B, T, D]`; engines work time first 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from torch import Tensor
 
@@ -60,4 +60,13 @@ class Trace:
     record: Record | None = None
 
 
-__all__ = ["CellState", "Float", "Int", "Record", "Shape", "State", "Tensor", "Trace"]
+Value = TypeVar("Value")
+
+
+def setting(default: Value, about: str) -> Value:
+    """A field of a configuration, with its default and one line about it. Configuration stands beside its owner."""
+    made: Value = field(default=default, metadata={"about": about})
+    return made
+
+
+__all__ = ["CellState", "Float", "Int", "Record", "Shape", "State", "Tensor", "Trace", "setting"]

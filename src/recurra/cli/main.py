@@ -7,8 +7,13 @@ from typing import cast
 
 import typer
 
+from recurra.cli.bench import bench
 from recurra.cli.cells import cells
 from recurra.cli.check import check
+from recurra.cli.evaluate import evaluate
+from recurra.cli.runs import recipes, runs
+from recurra.cli.sample import sample
+from recurra.cli.train import train
 from recurra.errors import RecurraError
 
 # typer is built on click or carries its own copy of it, depending on its version: take the class from what it offers
@@ -21,8 +26,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(cells)
-app.command()(check)
+for verb in (cells, check, train, evaluate, sample, runs, recipes):
+    app.command()(verb)
+app.add_typer(bench, name="bench")
 
 
 def _version(asked: bool) -> None:

@@ -88,7 +88,8 @@ class Eager:
         """All steps; at step t the first `running[t]` lanes take part and the others stand still."""
         graph = cell.graph
         T, B, H = len(x), x.shape[1], initial[0].shape[-1]
-        drive = linear(x, weights.W, weights.b).unflatten(-1, (len(graph.drives), H))
+        # taken apart once: the gradient of each drive[t] would be as large as the drives of all steps
+        drive = linear(x, weights.W, weights.b).unflatten(-1, (len(graph.drives), H)).unbind(0)
         noise = {name: mask.expand(T, B, H) for name, mask in weights.noise.items()}
         U = _Products({name: block(weights.U, graph.matrices, [name], H) for name in graph.matrices})
         gains = [weights.units[name] for name in graph.parameters if name not in cell.options]
@@ -105,7 +106,7 @@ class Eager:
             ]
             states = [values[-1].view_as(values[-1]) for values in earlier]
             step = _Drives(
-                {name: drive[t, :n, k] for k, name in enumerate(graph.drives)},
+                {name: part[:n] for name, part in zip(graph.drives, drive[t].unbind(1), strict=True)},
                 {name: mask[t, :n] for name, mask in noise.items()},
                 states[0],
             )

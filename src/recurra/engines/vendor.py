@@ -6,6 +6,7 @@ A cell is recognised by its equations, whatever its names: the graph is matched 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -116,6 +117,21 @@ class Vendor:
         kernel, flat = KERNELS[found[0]], _flat_weights(cell.graph, weights, *found)
         initial = tuple(first.contiguous() for first in initial)
         state = initial if found[0] == "lstm" else initial[0]
+        with warnings.catch_warnings():
+            # our weights are parts of larger matrices, which cuDNN copies together at each call and warns about
+            warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
+            return self._run(kernel, x, state, flat, initial, lengths, record)
+
+    def _run(
+        self,
+        kernel: Kernel,
+        x: Tensor,
+        state: Tensor | tuple[Tensor, ...],
+        flat: list[Tensor],
+        initial: tuple[Tensor, ...],
+        lengths: Tensor | None,
+        record: bool,
+    ) -> Run:
         if lengths is None:
             outputs, *final = kernel.run(x, state, flat, True, 1, 0.0, torch.is_grad_enabled(), False, False)
         else:

@@ -146,9 +146,8 @@ def _count(ids: Data, order: int, vocabulary_size: int) -> list[_Grams]:
     if order < 0:
         raise OptionError(f"The order of a Markov model is 0 or more; got {order}.")
     line, targets = _line(_sequences(ids), order, vocabulary_size)
-    context = tails = np.zeros(
-        len(line), dtype=np.int32
-    )  # 32 bits: the arrays that are as long as the text are what takes room
+    # 32 bits: the arrays that are as long as the text are what takes room
+    context = tails = np.zeros(len(line), dtype=np.int32)
     grams = []
     for _ in range(order + 1):
         keys, examples, places = _number(context * np.int64(vocabulary_size + 1) + line)

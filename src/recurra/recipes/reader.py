@@ -23,14 +23,14 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import field, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from recurra.errors import OptionError, nearest
+from recurra.types import setting
 
 R = TypeVar("R")
-Value = TypeVar("Value")
 
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _EXPECTED: dict[Any, str] = {
@@ -39,12 +39,6 @@ _EXPECTED: dict[Any, str] = {
     bool: "true or false",
     str: "a text",
 }
-
-
-def setting(default: Value, about: str) -> Value:
-    """A field of a recipe, with its default and one line about it."""
-    made: Value = field(default=default, metadata={"about": about})
-    return made
 
 
 def override(recipe: R, assignments: Iterable[str]) -> R:
@@ -238,3 +232,6 @@ def _accept(key: str, value: Any, kind: Any) -> Any:
     if bare in (int, bool, str) and type(value) is bare:
         return value
     raise OptionError(f"{key}={value!r}: expected {_expected(kind)}; got {type(value).__name__} {value!r}.")
+
+
+__all__ = ["describe", "from_dict", "override", "setting", "to_dict"]

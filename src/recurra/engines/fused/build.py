@@ -46,7 +46,8 @@ def _machine() -> str:
     """What the result depends on besides the source: the compiler's version and the processor."""
     compiler = find_compiler()
     assert compiler is not None
-    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    said = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
+    version = said.partition("\n")[0]
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         processor = "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))
@@ -93,8 +94,9 @@ def _compile(source: str, flags: list[str], library: Path, about: str) -> None:
             text.write_text(source)
             command = [compiler, *flags, f"-I{_RUNTIME.parent}", str(text), "-o", str(made)]
             result = subprocess.run(command, capture_output=True, text=True)
-            if result.returncode:
-                first = next((line for line in result.stderr.splitlines() if "error" in line), result.stderr[:200])
+            if result.returncode or not made.exists():
+                said = " ".join(result.stderr.split())[:200] or f"{compiler} made no library"
+                first = next((line for line in result.stderr.splitlines() if "error" in line), said)
                 raise EngineError(f"the compiler refused {about}: {first}. Use engine='eager', and please report it.")
             note.write_text(hashlib.sha256(made.read_bytes()).hexdigest())
             text.replace(library.with_suffix(".cpp"))

@@ -143,12 +143,19 @@ def schedule(
             return Place("tile", number=group, part=groups[group][0].index(node))
         return None
 
-    # values that a later pass needs and that have no place yet
+    # values that a later pass needs and that have no place yet; conditions are no numbers and are taken again
     for k in range(top, 0, -1):
-        for node in _computed(stores[k], lambda n, k=k: read(n, k)):  # type: ignore[misc]
-            if 0 < level[node] < k and node not in homes and node.kind != "mean":
+        stack, seen = [node for node, _ in stores[k]], set[Node]()
+        while stack:
+            node = stack.pop()
+            if node in seen or read(node, k) is not None:
+                continue
+            seen.add(node)
+            if 0 < level[node] < k and not node.is_condition:
                 homes[node] = new_row()
                 stores[level[node]].append((node, homes[node]))
+            else:
+                stack.extend(node.arguments)
 
     passes = []
     for k in range(first, top + 1):
@@ -317,7 +324,7 @@ def _choose_tape(outputs: list[tuple[Node, Place]], lowered: Lowered, graph: Gra
         if node in seen:
             continue
         seen.add(node)
-        if asked(node):
+        if asked(node) and not node.is_condition:
             wanted.add(node)
         else:
             stack.extend(node.arguments)

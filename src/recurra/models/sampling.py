@@ -1,0 +1,96 @@
+"""Text from a language model, symbol by symbol, in constant memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from recurra.errors import OptionError
+from recurra.models.language import LanguageModel
+from recurra.types import Float, State
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How the next symbol is taken from its distribution.
+
+    - `greedy`: the most probable one.
+    - otherwise it is drawn, with logits divided by `temperature`, among the `top_k` most probable ones and among the fewest
+      that have probability `top_p` together.
+    """
+
+    greedy: bool = False
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise OptionError(
+                f"temperature must be positive; got {self.temperature}. Use greedy for the most probable symbol."
+            )
+        if self.top_k is not None and self.top_k < 1:
+            raise OptionError(f"top_k must be at least 1; got {self.top_k}.")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise OptionError(f"top_p must lie in (0, 1]; got {self.top_p}.")
+
+    def probabilities(self, logits: Float[Tensor, " V"]) -> Float[Tensor, " V"]:
+        """The distribution that is drawn from."""
+        if self.greedy:
+            return torch.zeros_like(logits).index_fill_(0, logits.argmax(), 1.0)
+        logits = logits / self.temperature
+        if self.top_k is not None and self.top_k < len(logits):
+            least = logits.topk(self.top_k).values[-1]
+            logits = torch.where(logits < least, -torch.inf, logits)
+        probabilities = logits.softmax(-1)
+        if self.top_p is not None:
+            ordered, places = probabilities.sort(descending=True)
+            beyond = ordered.cumsum(-1) - ordered >= self.top_p
+            probabilities = probabilities.index_fill(0, places[beyond], 0.0)
+            probabilities = probabilities / probabilities.sum()
+        return probabilities
+
+
+@torch.no_grad()
+def sample(
+    model: LanguageModel,
+    prime: list[int],
+    length: int,
+    *,
+    choice: Choice | None = None,
+    end: int | None = None,
+    stop_probability: float = 0.0,
+    generator: torch.Generator | None = None,
+) -> Iterator[int]:
+    """At most `length` symbols that follow `prime`.
+
+    The end comes by the symbol `end` (not given back), by a stop drawn with `stop_probability` before each symbol, or by length;
+    a length drawn beforehand from P(τ) makes it the third way: P(y₁ … y_τ) = P(τ) P(y₁ … y_τ | τ).
+    """
+    if not prime:
+        raise OptionError("sampling needs at least one symbol to start from.")
+    choice = choice or Choice()
+    training = model.training
+    model.eval()
+    device = model.output.weight.device
+    try:
+        logits, state = model(torch.tensor([prime], device=device))
+        logits = logits[:, -1]
+        for _ in range(length):
+            if stop_probability and float(torch.rand((), generator=generator)) < stop_probability:
+                return
+            distribution = choice.probabilities(logits[0].float()).cpu()
+            token = int(torch.multinomial(distribution, 1, generator=generator))
+            if token == end:
+                return
+            yield token
+            logits, state = _step(model, token, state, device)
+    finally:
+        model.train(training)
+
+
+def _step(model: LanguageModel, token: int, state: State, device: torch.device) -> tuple[Tensor, State]:
+    return model.step(torch.tensor([token], device=device), state)

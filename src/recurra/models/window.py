@@ -1,0 +1,37 @@
+"""The fixed-window language model: the next symbol from the last n, through one hidden layer."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from recurra.errors import OptionError
+from recurra.types import Float, Int
+
+
+class WindowLanguageModel(nn.Module):
+    """Embeddings of the last `window` symbols, concatenated, through tanh to a softmax.
+
+    Bengio et al. 2003, A Neural Probabilistic Language Model. The baseline that a recurrent model must beat: it sees nothing
+    beyond its window, and gives each place in it weights of its own.
+    """
+
+    def __init__(self, vocabulary_size: int, window: int, embedding_size: int, hidden_size: int):
+        super().__init__()
+        if window < 1:
+            raise OptionError(f"window must be at least 1; got {window}.")
+        self.window = window
+        self.embedding = nn.Embedding(vocabulary_size + 1, embedding_size)  # the last one stands for "before the text"
+        self.hidden = nn.Linear(window * embedding_size, hidden_size)
+        self.output = nn.Linear(hidden_size, vocabulary_size)
+
+    def forward(
+        self, tokens: Int[Tensor, "B T"], past: Int[Tensor, "B W"] | None = None
+    ) -> tuple[Float[Tensor, "B T V"], Int[Tensor, "B W"]]:
+        """The logits of the symbol that follows each one, and the last symbols, to pass to the next call as `past`."""
+        blank = self.embedding.num_embeddings - 1
+        seen = pad(tokens, (self.window - 1, 0), value=blank) if past is None else torch.cat([past, tokens], dim=1)
+        windows = self.embedding(seen).unfold(1, self.window, 1)  # [B, T, E, W]
+        logits = self.output(torch.tanh(self.hidden(windows.flatten(2))))
+        return logits, seen[:, seen.shape[1] - self.window + 1 :]

@@ -1,0 +1,335 @@
+"""The training loop: batches in, events out. It prints nothing; whoever reads the events decides what is shown and kept."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recurra.data.batches import Batch, Stream
+from recurra.errors import OptionError, choose_from
+from recurra.models.language import LanguageModel
+from recurra.runs.checkpoint import Checkpoint, restore_weights
+from recurra.training.clipping import clip_gradients
+from recurra.training.objectives import OVER_TIME, step_weights, weighted_nll
+from recurra.training.schedules import SCHEDULES, Plateau, learning_rate
+from recurra.training.truncation import backward, read_truncation
+from recurra.types import State, setting
+
+PATIENCE_WITH_NAN = 5
+
+
+@dataclass(frozen=True)
+class Training:
+    steps: int = setting(2000, "how many updates to make")
+    batch_size: int = setting(32, "lanes, or sequences, of all ranks together")
+    truncation: str = setting("every:128", "how far gradients flow back: none, every:K, window:K")
+    length: int = setting(128, "steps of one batch of lanes under window:K; every:K takes K steps")
+    optimiser: str = setting("adamw", "sgd, adam or adamw")
+    learning_rate: float = setting(3e-3, "at the top of the schedule")
+    momentum: float = setting(0.9, "of sgd")
+    schedule: str = setting("cosine", "constant, cosine or plateau")
+    warmup: int = setting(100, "steps over which the learning rate rises from zero")
+    clip_norm: float | None = setting(1.0, "scale gradients down to this norm; none: leave them")
+    clip_value: float | None = setting(None, "cut each number of the gradients to this size; none: leave them")
+    over_time: str = setting("mean", "the loss of a sequence: mean, sum or 1/t")
+    l2: float = setting(0.0, "weight decay")
+    l1: float = setting(0.0, "penalty on the sum of absolute weights")
+    average: float | None = setting(None, "evaluate an exponential average of the weights with this decay, e.g. 0.999")
+    reset: float = setting(
+        0.05, "the chance that a lane starts from nothing at a new batch, so that this is learned too"
+    )
+    validate_every: int = setting(200, "steps between evaluations on validation data")
+    save_every: int = setting(200, "steps between checkpoints; what a kill may cost")
+    patience: int | None = setting(None, "stop after this many evaluations without a better one; none: never")
+    stop_at_gradient: float | None = setting(None, "stop when the norm of the gradient falls below this; none: never")
+
+    def check(self) -> None:
+        read_truncation(self.truncation)
+        choose_from("training.optimiser", self.optimiser, OPTIMISERS)
+        choose_from("training.schedule", self.schedule, SCHEDULES)
+        choose_from("training.over_time", self.over_time, OVER_TIME)
+        for name in ("steps", "batch_size", "length", "validate_every", "save_every"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"training.{name} must be at least 1; got {getattr(self, name)}.")
+        if not 0 <= self.reset <= 1:
+            raise OptionError(f"training.reset must lie between 0 and 1; got {self.reset}.")
+        if self.average is not None and not 0 < self.average < 1:
+            raise OptionError(f"training.average must lie between 0 and 1; got {self.average}.")
+
+
+OPTIMISERS: dict[str, Callable[[Any, Training], torch.optim.Optimizer]] = {
+    "sgd": lambda p, s: torch.optim.SGD(p, lr=s.learning_rate, momentum=s.momentum, weight_decay=s.l2),
+    "adam": lambda p, s: torch.optim.Adam(p, lr=s.learning_rate, weight_decay=s.l2),
+    "adamw": lambda p, s: torch.optim.AdamW(p, lr=s.learning_rate, weight_decay=s.l2),
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One update. `loss` is the mean negative log-likelihood of the batch's symbols, in nats."""
+
+    step: int
+    loss: float
+    gradient_norm: float
+    learning_rate: float
+    tokens: int
+    skipped: bool = False
+
+
+@dataclass(frozen=True)
+class Validated:
+    """An evaluation on validation data, in nats per symbol."""
+
+    step: int
+    valid: float
+    is_best: bool
+
+
+@dataclass(frozen=True)
+class Save:
+    """The moment to keep a checkpoint: made lazily, since it copies everything."""
+
+    step: int
+    make: Callable[[], Checkpoint]
+    is_best: bool
+
+
+@dataclass(frozen=True)
+class Finished:
+    step: int
+    why: str
+    failed: bool = False
+
+
+Event = Step | Validated | Save | Finished
+
+
+class Trainer:
+    """A model in training: what it has besides its weights, and the events of each step.
+
+    - `evaluate`: the model to its mean negative log-likelihood on validation data.
+
+    A trainer that was restored from a checkpoint goes on bit for bit as if it had never stopped (on a CPU with the same
+    number of threads).
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        stream: Stream,
+        settings: Training,
+        evaluate: Callable[[LanguageModel], float],
+        *,
+        bfloat16: bool = False,
+    ):
+        self.model, self.stream, self.settings, self.evaluate = model, stream, settings, evaluate
+        self.truncation = read_truncation(settings.truncation)
+        self.optimiser = OPTIMISERS[settings.optimiser](model.parameters(), settings)
+        self.plateau = Plateau()
+        self.averaged = copy.deepcopy(model) if settings.average is not None else None
+        self.bfloat16 = bfloat16
+        self.step, self.skipped, self.in_a_row = 0, 0, 0
+        self.best, self.since_best = math.inf, 0
+        self.state: State | None = None
+        self.tail: Tensor | None = None
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @property
+    def evaluated(self) -> LanguageModel:
+        """The model that is judged and kept: the averaged one, if there is one."""
+        return self.averaged if self.averaged is not None else self.model
+
+    def events(self) -> Iterator[Event]:
+        """Train until the settings say stop."""
+        settings = self.settings
+        while self.step < settings.steps:
+            event = self.update(self.stream.next())
+            yield event
+            if self.in_a_row >= PATIENCE_WITH_NAN:
+                yield Finished(
+                    self.step,
+                    f"{self.in_a_row} steps in a row had a loss or gradient that is not a number. The last good checkpoint is "
+                    "kept. Try a smaller training.learning_rate or training.clip_norm, or a longer training.warmup.",
+                    failed=True,
+                )
+                return
+            is_best = False
+            last = self.step >= settings.steps
+            small = settings.stop_at_gradient is not None and event.gradient_norm < settings.stop_at_gradient
+            if self.step % settings.validate_every == 0 or last or small:
+                validated = self.validate()
+                is_best = validated.is_best
+                yield validated
+            if self.step % settings.save_every == 0 or is_best or last or small:
+                yield Save(self.step, self.checkpoint, is_best)
+            if small:
+                yield Finished(self.step, f"the norm of the gradient fell below {settings.stop_at_gradient}")
+                return
+            if settings.patience is not None and self.since_best >= settings.patience:
+                yield Finished(self.step, f"no better validation in {self.since_best} evaluations")
+                return
+        yield Finished(self.step, f"{settings.steps} steps made")
+
+    def update(self, batch: Batch) -> Step:
+        """One step of the optimiser."""
+        settings, model = self.settings, self.model
+        model.train()
+        rate = learning_rate(settings.schedule, self.step, settings.steps, settings.warmup, settings.learning_rate)
+        rate *= self.plateau.factor
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        if batch.fresh:
+            self.state = self.tail = None
+        self._reset_lanes()
+        inputs, targets = batch.inputs.to(self.device), batch.targets.to(self.device)
+        lengths = None if batch.lengths is None else batch.lengths.to(self.device)
+        B, T = inputs.shape
+        weights = step_weights(B, T, lengths, settings.over_time, self.device, model.output.weight.dtype)
+        count = batch.tokens if settings.over_time == "mean" else B
+        overlap = 0
+        if self.truncation.form == "window" and self.truncation.k is not None and lengths is None:
+            if (
+                self.tail is not None
+            ):  # windows reach back over the border: the last steps are read again, without a loss
+                inputs, targets = torch.cat([self.tail, inputs], dim=1), torch.cat([self.tail, targets], dim=1)
+                weights = torch.cat([torch.zeros_like(weights[:, :1]).expand(B, self.tail.shape[1]), weights], dim=1)
+            overlap = min(self.truncation.k, inputs.shape[1])
+        self.optimiser.zero_grad(set_to_none=True)
+        with self._autocast():
+            total, state = backward(
+                model,
+                inputs,
+                targets,
+                weights / count,
+                self.truncation,
+                weighted_nll,
+                self.state,
+                lengths,
+                overlap=overlap,
+            )
+        if settings.l1:
+            for parameter in model.parameters():
+                if parameter.grad is not None:
+                    parameter.grad += settings.l1 * parameter.detach().sign()
+        norm = clip_gradients(model.parameters(), settings.clip_norm, settings.clip_value)
+        sound = bool(torch.isfinite(total)) and bool(torch.isfinite(norm))
+        self.step += 1
+        if sound:
+            self.optimiser.step()
+            self.state, self.in_a_row = state, 0
+            self.tail = inputs[:, inputs.shape[1] - overlap :] if overlap else None
+            self._average()
+        else:  # the weights stay as they are, and a state that may be poisoned is dropped
+            self.skipped += 1
+            self.in_a_row += 1
+            self.state = self.tail = None
+        return Step(self.step, float(total), float(norm), rate, batch.tokens, skipped=not sound)
+
+    @torch.no_grad()
+    def _reset_lanes(self) -> None:
+        """Let some lanes start from nothing: a network that has only ever gone on does not know how to begin."""
+        if self.state is None or self.settings.reset == 0 or self.tail is not None:
+            return
+        B = len(self.state[0][0][0])
+        again = (torch.rand(B) < self.settings.reset).to(self.device)
+        first = self.model.recurrent.initial_state(B)
+        self.state = tuple(
+            tuple(
+                tuple(
+                    torch.where(again.view(-1, *[1] * (old.ndim - 1)), new, old)
+                    for old, new in zip(*cells, strict=True)
+                )
+                for cells in zip(*layers, strict=True)
+            )
+            for layers in zip(self.state, first, strict=True)
+        )
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        return torch.autocast(self.device.type, torch.bfloat16) if self.bfloat16 else nullcontext()
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        if self.averaged is None or self.settings.average is None:
+            return
+        decay = min(self.settings.average, self.step / (self.step + 10))  # early weights are soon forgotten
+        for kept, now in zip(self.averaged.parameters(), self.model.parameters(), strict=True):
+            kept.lerp_(now, 1 - decay)
+
+    def validate(self) -> Validated:
+        value = self.evaluate(self.evaluated)
+        is_best = value < self.best
+        self.best, self.since_best = (value, 0) if is_best else (self.best, self.since_best + 1)
+        if self.settings.schedule == "plateau":
+            self.plateau.see(value)
+        return Validated(self.step, value, is_best)
+
+    # -- to and from a checkpoint ------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> Checkpoint:
+        """Everything that going on needs."""
+        tensors: dict[str, Tensor] = {"random.cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
+        scalars: dict[str, dict[str, float]] = {}
+        for index, values in self.optimiser.state_dict()["state"].items():
+            for name, value in values.items():
+                if isinstance(value, Tensor):
+                    tensors[f"optimiser.{index}.{name}"] = value
+                elif value is not None:
+                    scalars.setdefault(str(index), {})[name] = value
+        for k, layer in enumerate(self.state or ()):
+            for i, value in enumerate(layer[0]):
+                tensors[f"state.{k}.{i}"] = value
+        if self.tail is not None:
+            tensors["tail"] = self.tail
+        if self.averaged is not None:
+            tensors |= {f"average.{name}": value for name, value in self.averaged.state_dict().items()}
+        facts = {
+            "stream": self.stream.state_dict(),
+            "optimiser": scalars,
+            "plateau": self.plateau.state(),
+            "best": self.best,
+            "since_best": self.since_best,
+            "skipped": self.skipped,
+            "in_a_row": self.in_a_row,
+        }
+        return Checkpoint(self.step, dict(self.model.state_dict()), tensors, facts)
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint."""
+        facts, tensors = checkpoint.facts, checkpoint.tensors
+        restore_weights(self.model, checkpoint.weights, "the checkpoint")
+        if self.averaged is not None:
+            kept = {name.removeprefix("average."): v for name, v in tensors.items() if name.startswith("average.")}
+            restore_weights(self.averaged, kept, "the checkpoint's averaged weights")
+        described = self.optimiser.state_dict()
+        described["state"] = {int(index): dict(values) for index, values in facts["optimiser"].items()}
+        for name, value in tensors.items():
+            if name.startswith("optimiser."):
+                _, index, key = name.split(".", 2)
+                described["state"].setdefault(int(index), {})[key] = value
+        self.optimiser.load_state_dict(described)
+        self.stream.load_state_dict(facts["stream"])
+        self.plateau.restore(facts["plateau"])
+        self.best, self.since_best = facts["best"], facts["since_best"]
+        self.skipped, self.in_a_row, self.step = facts["skipped"], facts["in_a_row"], checkpoint.step
+        states = len(self.model.recurrent.cell.graph.states)
+        if "state.0.0" in tensors:
+            self.state = tuple(
+                (tuple(tensors[f"state.{k}.{i}"].to(self.device) for i in range(states)),)
+                for k in range(len(self.model.recurrent.layers))
+            )
+        self.tail = tensors["tail"].to(self.device) if "tail" in tensors else None
+        torch.set_rng_state(tensors["random.cpu"])
+        if self.device.type == "cuda" and "random.cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["random.cuda"], self.device)

@@ -1,0 +1,32 @@
+"""What is minimised: the negative log-likelihood of each step, and how steps are weighed."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from recurra.errors import choose_from
+from recurra.types import Float, Int
+
+OVER_TIME = ("mean", "sum", "1/t")
+
+
+def step_weights(
+    B: int, T: int, lengths: Int[Tensor, " B"] | None, over_time: str, device: torch.device, dtype: torch.dtype
+) -> Float[Tensor, "B T"]:
+    """The weight of each step before it is divided by a count: 1, or 1/t counted from the start; 0 past a sequence's end."""
+    choose_from("over_time", over_time, OVER_TIME)
+    t = torch.arange(1, T + 1, device=device, dtype=dtype)
+    weights = (1 / t if over_time == "1/t" else torch.ones_like(t)).expand(B, T)
+    if lengths is None:
+        return weights
+    return torch.where(t <= lengths[:, None], weights, 0)
+
+
+def weighted_nll(
+    logits: Float[Tensor, "B T V"], targets: Int[Tensor, "B T"], weights: Float[Tensor, "B T"]
+) -> Float[Tensor, ""]:
+    """Σ weight · −log P(target)."""
+    losses = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+    return (losses * weights.reshape(-1).to(losses.dtype)).sum()

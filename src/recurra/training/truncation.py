@@ -1,0 +1,164 @@
+"""How far back gradients flow: f(t) is the earliest step that the gradient of the loss at step t reaches.
+
+| object | f(t) | |
+|---|---|---|
+| `none()` | 0 | untruncated |
+| `every(k)` | k ⌊t/k⌋ | the sequence is cut into pieces of k steps |
+| `window(k)` | max(0, t − k) | each loss reaches k steps back |
+
+The forward run is never truncated: the state always goes on. Steps count from 0, and the step f(t) itself is reached.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from recurra.errors import OptionError, choose_from
+from recurra.models.language import LanguageModel, detached
+from recurra.types import Float, Int, State
+
+Loss = Callable[[Float[Tensor, "B T V"], Int[Tensor, "B T"], Float[Tensor, "B T"]], Tensor]
+"""Logits, targets and the weight of each step, to a number."""
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """One of the three forms; `k` is None for `none`."""
+
+    form: str
+    k: int | None = None
+
+    def __str__(self) -> str:
+        return self.form if self.k is None else f"{self.form}:{self.k}"
+
+    def earliest(self, t: int) -> int:
+        """f(t)."""
+        if self.form == "every":
+            assert self.k is not None
+            return self.k * (t // self.k)
+        return max(0, t - self.k) if self.k is not None else 0
+
+
+def none() -> Truncation:
+    return Truncation("none")
+
+
+def every(k: int) -> Truncation:
+    return Truncation("every", _positive("every", k))
+
+
+def window(k: int) -> Truncation:
+    return Truncation("window", _positive("window", k))
+
+
+def _positive(form: str, k: int) -> int:
+    if k < 1:
+        raise OptionError(f"truncation {form}:{k} reaches back no step. Give a number of at least 1, e.g. {form}:64.")
+    return k
+
+
+def read_truncation(text: str) -> Truncation:
+    """`none`, `every:128` or `window:32`."""
+    found = re.fullmatch(r"(\w+)(?::(\d+))?", text.strip())
+    if found:
+        form = choose_from("truncation", found[1], ("none", "every", "window"))
+        if form == "none" and found[2] is None:
+            return none()
+        if form != "none" and found[2] is not None:
+            return every(int(found[2])) if form == "every" else window(int(found[2]))
+    raise OptionError(f"truncation {text!r} cannot be read. Write none, every:128 or window:32.")
+
+
+def backward(
+    model: LanguageModel,
+    tokens: Int[Tensor, "B T"],
+    targets: Int[Tensor, "B T"],
+    weights: Float[Tensor, "B T"],
+    truncation: Truncation,
+    loss: Loss,
+    state: State | None = None,
+    lengths: Int[Tensor, " B"] | None = None,
+    *,
+    overlap: int = 0,
+) -> tuple[Tensor, State]:
+    """Add the truncated gradient of Σ_t weight_t · L_t to the parameters; the loss, and the state after the last step.
+
+    `every` goes through the sequence piece by piece and frees each piece's memory at once, so that memory grows with k and
+    not with T. `window` runs all windows as one batch; with `overlap`, the state that it gives is that before the last `overlap`
+    steps, so that the next call can read those steps again and reach back over the border.
+    """
+    if truncation.form == "window":
+        return _windows(model, tokens, targets, weights, truncation, loss, state, lengths, overlap)
+    T = tokens.shape[1]
+    k = truncation.k or T
+    total = torch.zeros((), device=tokens.device, dtype=weights.dtype)
+    for start in range(0, T, k):
+        piece = slice(start, start + k)
+        inside = None if lengths is None else (lengths - start).clamp(0, min(k, T - start))
+        logits, final = model(tokens[:, piece], detached(state), inside)
+        value = loss(logits, targets[:, piece], weights[:, piece])
+        value.backward()
+        total += value.detach()
+        state = final
+    final_state = detached(state)
+    assert final_state is not None
+    return total, final_state
+
+
+def _windows(
+    model: LanguageModel,
+    tokens: Tensor,
+    targets: Tensor,
+    weights: Tensor,
+    truncation: Truncation,
+    loss: Loss,
+    state: State | None,
+    lengths: Tensor | None,
+    overlap: int,
+) -> tuple[Tensor, State]:
+    """Every step's window from the state before it, which a run without gradients has recorded."""
+    B, T = tokens.shape
+    device = tokens.device
+    initial = state if state is not None else model.recurrent.initial_state(B)
+    with torch.no_grad():
+        trace = model.recurrent(model.embedding(tokens), detached(initial), lengths, record=True)
+    assert trace.record is not None
+    record = trace.record
+    names = [variable.name for variable in model.recurrent.cell.graph.states]
+    starts = torch.tensor([truncation.earliest(t) for t in range(T)], device=device)
+    counts = torch.arange(T, device=device) - starts + 1
+    most = int(counts.max())
+    steps = (starts[:, None] + torch.arange(most, device=device)).clamp(max=T - 1)  # [T, most]
+
+    def before(first: Tensor, recorded: Tensor, moments: Tensor) -> Tensor:
+        """A state before each of some steps: as given before step 0 (with its gradient, if it is learned), else recorded."""
+        history = first if first.ndim == 3 else first[:, None]
+        K = history.shape[1]
+        values = torch.cat([history, recorded], dim=1)  # value i + K is that after step i
+        rows = values[:, moments[:, None] + torch.arange(K, device=device)]  # [B, N, K, H]
+        rows = torch.where((moments == 0)[:, None, None], rows, rows.detach())
+        flat = rows.reshape(B * len(moments), K, -1)
+        return flat if first.ndim == 3 else flat[:, 0]
+
+    def states_before(moments: Tensor) -> State:
+        return tuple(
+            tuple(
+                tuple(before(first, one[name], moments) for first, name in zip(cell, names, strict=True))
+                for cell, one in zip(layer, ones, strict=True)
+            )
+            for layer, ones in zip(initial, record, strict=True)
+        )
+
+    inputs = tokens[:, steps].reshape(B * T, most)
+    hidden, _ = model.hidden(inputs, states_before(starts), counts.repeat(B))
+    last = hidden[torch.arange(B * T, device=device), counts.repeat(B) - 1].view(B, T, -1)
+    value = loss(model.output(last), targets, weights)
+    value.backward()
+    final = detached(states_before(torch.tensor([T - overlap], device=device)) if overlap else trace.final)
+    assert final is not None
+    return value.detach(), final
