@@ -97,10 +97,8 @@ def cells(
             say("a stream")
             error, rows = bench_streaming(repeats=repeats)
             agrees = error <= LIMITS[torch.float32]
-            stream = {
-                **{"cell": "lstm", "H": 32, "agrees": agrees, "error": error},
-                "rows": [row.as_dict() for row in rows if agrees],
-            }
+            shown = [row.as_dict() for row in rows if agrees]
+            stream = {"cell": "lstm", "H": 32, "agrees": agrees, "error": error, "rows": shown}
     report = {
         "machine": _machine(device, count),
         "device": device,
@@ -224,7 +222,7 @@ def _not_run(report: dict[str, Any]) -> list[str]:
     reasons: dict[tuple[str, str], list[str]] = {}
     for result in report["results"]:
         for name, reason in result["not_run"].items():
-            cells = reasons.setdefault((name, reason), [])
+            cells = reasons.setdefault((name, reason.replace(f"of {result['cell']} ", "of the cell ")), [])
             if result["cell"] not in cells:
                 cells.append(result["cell"])
     everything = {result["cell"] for result in report["results"]}
@@ -239,7 +237,7 @@ def _facts(report: dict[str, Any]) -> list[str]:
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items() if number)
     return [
         f"{machine['gpu'] or machine['processor']}; {machine['cores']} cores, {machine['threads']} threads; {versions}",
-        f"{report['dtype']} on {report['device']}; medians of {report['repeats']} rounds through all runners; inputs as wide as H",
+        f"{report['dtype']} on {report['device']}; medians of {report['repeats']} rounds; inputs as wide as H",
         f"a large matrix product runs at {report['matrix_product_gflops']:.0f} GFLOP/s here",
     ]
 
@@ -270,10 +268,10 @@ def _page(report: dict[str, Any], command: str, plot: Path | None) -> str:
     lines += [f"- {line}." for line in _not_run(report)]
     lines += [
         "",
-        "Forward is timed without gradients; training is forward and backward, with gradients of inputs and all weights. Before it is "
-        "timed, each runner is compared with the plain loop in float64: outputs and gradients. *× rival* is how many times as fast "
-        "as the rival, which is torch's module where there is one and else the plain loop. GFLOP/s counts the products, input and "
-        "recurrent, and is the rate in training unless only forward was timed.",
+        "Forward is timed without gradients; training is forward and backward, with gradients of inputs and all weights. "
+        "Before it is timed, each runner is compared with the plain loop in float64: outputs and gradients. *× rival* is how "
+        "many times as fast as the rival, which is torch's module where there is one and else the plain loop. GFLOP/s counts "
+        "the products, input and recurrent, and is the rate in training unless only forward was timed.",
         "",
         "| " + " | ".join(COLUMNS) + " |",
         "|---|---|---|" + "---:|" * (len(COLUMNS) - 3),

@@ -58,6 +58,8 @@ def train(
             checkpoint = folder.load(notice=say)
             trainer.restore(checkpoint)
             folder.rewind(checkpoint.step)
+        elif resume is not None:  # it was stopped before its first checkpoint, and starts again
+            folder.rewind(0)
         say(_headline(plan, trainer, corpus, folder))
         result = _run(trainer, folder, minutes, say)
     result |= {"run": str(folder.path)}

@@ -114,7 +114,7 @@ class Recurrent(nn.Module):
 
     @property
     def bidirectional(self) -> bool:
-        return len(self.stack[0]) == 2
+        return len(cast(nn.ModuleList, self.layers[0])) == 2
 
     def forward(
         self,
@@ -213,8 +213,8 @@ class Recurrent(nn.Module):
 
     def _check_input(self, x: Tensor, axes: int) -> None:
         names = "[B, T, D]" if axes == 3 else "[B, D]"
-        first = self.stack[0][0]
-        dtype, device = first.W.dtype, first.W.device
+        weights = cast(Direction, cast(nn.ModuleList, self.layers[0])[0]).W
+        dtype, device = weights.dtype, weights.device
         if x.ndim != axes or min(x.shape[:-1]) < 1:
             raise ShapeError(f"{self.cell.name} expects inputs {names} with at least one of each; got {list(x.shape)}.")
         if x.shape[-1] != self.input_size:

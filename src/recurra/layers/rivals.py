@@ -114,8 +114,8 @@ def jax_runner(layer: Recurrent, x: Float[Tensor, "B T D"], weight: Float[Tensor
 
     def read(found: Any) -> Values:
         (_, values), (_, gradient) = found
-        as_tensor = lambda array: torch.tensor(jax.device_get(array)).transpose(0, 1)  # noqa: E731
-        return {"outputs": as_tensor(values), "gradient of inputs": as_tensor(gradient)}
+        arrays = {"outputs": values, "gradient of inputs": gradient}
+        return {name: torch.tensor(jax.device_get(array)).transpose(0, 1) for name, array in arrays.items()}
 
     return Runner(
         "JAX scan",
@@ -169,7 +169,8 @@ def _scan(graph: Graph, masks: dict[str, float], parameters: Any, inputs: Any) -
             elif node.kind in LEAVES:
                 values[node] = leaf(node, history, drive)
             else:
-                values[node] = functions.get(node.kind, OPERATIONS[node.kind].value)(*arguments)
+                function: Callable[..., Any] = functions.get(node.kind) or OPERATIONS[node.kind].value
+                values[node] = function(*arguments)
         new = [jnp.broadcast_to(jnp.asarray(values[update], drives.dtype), (B, H)) for update in graph.updates]
         return tuple((*past[1:], value) for past, value in zip(history, new, strict=True)), new[0]
 

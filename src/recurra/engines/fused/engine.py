@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +13,6 @@ from torch import Tensor
 from recurra.cells.graph import block
 from recurra.cells.notation import Cell
 from recurra.engines.fused.build import find_compiler
-from recurra.engines.fused.cpp import state_field
 from recurra.engines.fused.kernels import Kernel, kernel
 from recurra.engines.fused.memory import Buffer
 from recurra.engines.fused.products import REALS, gather, threads_for, times, with_contiguous_rows
@@ -46,7 +47,8 @@ class Fused:
     ) -> Run:
         made = kernel(cell.graph, weights.W.dtype)
         names = tuple(weights.units)
-        with torch.autocast("cpu", enabled=False):
+        plain = torch.autocast("cpu", enabled=False) if torch.is_autocast_enabled("cpu") else nullcontext()
+        with plain:
             # a copy: the kernel reads neighbours in memory, and the caller may change his before the backward run
             kept = None if lengths is None else lengths.clone(memory_format=torch.contiguous_format)
             task = _Task(made, names, _masks(weights, initial[0].shape[-1]), kept, record)
@@ -115,7 +117,8 @@ class _Sequence(torch.autograd.Function):
         threads = threads_for(T * B * H * max(H * len(graph.matrices), 64), B)
         arguments = task.common(T, B, H, threads)
         arguments |= {"workspace": made.workspace("forward", B, H, threads), "tape": tape, "bias": b}
-        arguments |= _named(graph, states, task.units, units)
+        arguments |= _named(made, states, "")
+        arguments |= {f"p_{name}": value for name, value in zip(task.units, units, strict=True)}
         for k, group in enumerate(plan.groups):
             arguments[f"weights_{k}"] = made.pack(block(U, graph.matrices, group.names, H).contiguous(), k, back=False)
         made.call("forward", arguments)
@@ -149,15 +152,12 @@ class _Sequence(torch.autograd.Function):
         arguments = task.common(T, B, H, threads)
         arguments |= {"workspace": made.workspace("backward", B, H, threads), "tape": tape, "bias": b}
         arguments |= {"gradient": gradient, "sums": sums}
-        arguments |= _named(graph, states, task.units, units)
-        arguments |= _named(graph, arriving, suffix="_arriving") | _named(graph, final, suffix="_final")
-        arguments |= _named(
-            graph, [0 if each is None else each.stride(0) for each in arriving], suffix="_arriving_step"
-        )
-        arguments |= _named(
-            graph, [0 if each is None else each.stride(1) for each in arriving], suffix="_arriving_lane"
-        )
-        arguments |= _named(graph, first, suffix="_initial")
+        arguments |= _named(made, states, "")
+        arguments |= {f"p_{name}": value for name, value in zip(task.units, units, strict=True)}
+        arguments |= _named(made, arriving, "_arriving") | _named(made, final, "_final")
+        arguments |= _named(made, [0 if each is None else each.stride(0) for each in arriving], "_arriving_step")
+        arguments |= _named(made, [0 if each is None else each.stride(1) for each in arriving], "_arriving_lane")
+        arguments |= _named(made, first, "_initial")
         for k, group in enumerate(plan.groups):
             arguments[f"weights_{k}"] = made.pack(block(U, graph.matrices, group.names, H).contiguous(), k, back=True)
         computed = {k: x.new_empty(T, B, H) for k in plan.arguments if k is not None}
@@ -177,10 +177,9 @@ class _Sequence(torch.autograd.Function):
         return (None, dx, dW, db, dU, *(totals["parameter", name] for name in task.units), *first)
 
 
-def _named(graph: Any, states: Any, unit_names: Any = (), units: Any = (), suffix: str = "") -> dict[str, Any]:
-    """Tensors under the names that the kernel's structure has for them."""
-    named = {f"{state_field(state.name)}{suffix}": value for state, value in zip(graph.states, states, strict=True)}
-    return named | {f"p_{name}": value for name, value in zip(unit_names, units, strict=True)}
+def _named(made: Kernel, values: Iterable[Any], suffix: str) -> dict[str, Any]:
+    """One value for each state, under the names that the kernel's structure has for them."""
+    return {name + suffix: value for name, value in zip(made.states, values, strict=True)}
 
 
 def _final(state: Tensor, T: int, lengths: Tensor | None) -> Tensor:

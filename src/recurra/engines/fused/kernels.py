@@ -12,9 +12,9 @@ from torch import Tensor
 
 from recurra.cells.graph import Graph
 from recurra.engines.fused.build import build
-from recurra.engines.fused.cpp import emit, vectors
+from recurra.engines.fused.cpp import emit, state_field, vectors
 from recurra.engines.fused.products import REALS, aligned
-from recurra.engines.fused.stages import Plan, plan
+from recurra.engines.fused.stages import Plan, Program, plan
 from recurra.types import Float
 
 
@@ -27,6 +27,9 @@ class Kernel:
     dtype: torch.dtype
     signatures: dict[str, tuple[str, ...]]
     width: int
+    states: tuple[str, ...]  # what the structures call the states
+    forward_vectors: tuple[int, ...]  # for each group, how many vectors of units its pass takes at once
+    back_vectors: tuple[int, ...]
 
     def call(self, function: str, arguments: dict[str, Tensor | int | None]) -> None:
         names = self.signatures[function]
@@ -44,8 +47,7 @@ class Kernel:
         """The weights of one group as its products read them: forward by output units, backward by input units."""
         H = U.shape[1]
         G = len(U) // H
-        passes = self.plan.backward.passes if back else self.plan.forward.passes
-        q = next((vectors(p.products) for p in passes for each in p.products if each.number == group), 4)
+        q = (self.back_vectors if back else self.forward_vectors)[group]
         width = q * self.width
         outputs, inputs = (1, G * H) if back else (G, H)
         packed = aligned(-(-H // width) * inputs * outputs * width, self.dtype)
@@ -64,13 +66,20 @@ def kernel(graph: Graph, dtype: torch.dtype) -> Kernel:
     library.pack_weights.restype = None
     for function in ("forward", "backward"):
         getattr(library, function).restype = None
-        sizes = getattr(library, f"{function}_workspace")
-        sizes.argtypes, sizes.restype = [long, long], long
+        needs = getattr(library, f"{function}_workspace")
+        needs.argtypes, needs.restype = [long, long], long
     library.vector_width.restype = long
     library.stream.argtypes = [address, address, long, address, address, long]
     library.stream.restype = None
     signatures = {"forward": source.forward, "backward": source.backward}
-    return Kernel(made, library, dtype, signatures, int(library.vector_width()))
+    states = tuple(state_field(state.name) for state in graph.states)
+    sizes = (_vectors(made.forward, len(made.groups)), _vectors(made.backward, len(made.groups)))
+    return Kernel(made, library, dtype, signatures, int(library.vector_width()), states, *sizes)
+
+
+def _vectors(program: Program, groups: int) -> tuple[int, ...]:
+    found = {product.number: vectors(each.products) for each in program.passes for product in each.products}
+    return tuple(found.get(k, 1) for k in range(groups))
 
 
 def source_of(graph: Graph) -> str:

@@ -24,17 +24,23 @@ class Buffer:
         if not hasattr(self, "_memory"):  # there was none to be had
             return
         _idle[id(self._memory)] = self._memory
-        kept = list(_idle.items())
-        spare, count = sum(each.nbytes for _, each in kept) - KEPT_BYTES, len(kept) - 64
-        for key, each in kept:  # the oldest first
-            if spare <= 0 and count <= 0:
-                break
-            _idle.pop(key, None)
-            spare, count = spare - each.nbytes, count - 1
+        if len(_idle) > 12 or self._memory.nbytes > KEPT_BYTES // 12:
+            _trim()
+
+
+def _trim() -> None:
+    """Let go of the oldest ones until what lies idle is few pieces and little memory."""
+    kept = list(_idle.items())
+    spare, count = sum(each.nbytes for _, each in kept) - KEPT_BYTES, len(kept) - 12
+    for key, each in kept:
+        if spare <= 0 and count <= 0:
+            break
+        _idle.pop(key, None)
+        spare, count = spare - each.nbytes, count - 1
 
 
 def _take(size: int, dtype: torch.dtype) -> Tensor:
-    for key, each in reversed(list(_idle.items())):
+    for key, each in reversed(tuple(_idle.items())):
         if each.dtype == dtype and size <= each.numel() <= 2 * size + 1024:
             found = _idle.pop(key, None)
             if found is each:

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from recurra.cells.graph import block
 from recurra.cells.notation import Cell
-from recurra.engines.fused.cpp import state_field
 from recurra.engines.fused.kernels import kernel
 from recurra.engines.fused.products import pack
 from recurra.engines.protocol import Weights
@@ -35,8 +34,7 @@ class Stream:
         arguments["workspace"] = self.kernel.workspace("forward", lanes, H, 1)
         arguments["tape"] = torch.empty(BLOCK, lanes, plan.slots * H, dtype=dtype)
         arguments["bias"] = weights.b.contiguous()
-        for state, memory in zip(graph.states, self._states, strict=True):
-            arguments[state_field(state.name)] = memory
+        arguments |= dict(zip(self.kernel.states, self._states, strict=True))
         for name, value in weights.units.items():
             arguments[f"p_{name}"] = value.contiguous()
         for name, mask in weights.noise.items():
