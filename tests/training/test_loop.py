@@ -300,7 +300,7 @@ class TestStopping:
         assert found[-1] == Finished(10, "no better validation in 3 evaluations")
         assert [e.valid for e in found if isinstance(e, Validated)] == [3.0, 2.0, 2.5, 2.0, 2.2]
         assert [e.is_best for e in found if isinstance(e, Validated)] == [True, True, False, False, False]
-        assert [(e.step, e.is_best) for e in found if isinstance(e, Save)] == [(2, True), (4, True)]
+        assert [(e.step, e.is_best) for e in found if isinstance(e, Save)] == [(2, True), (4, True), (10, False)]
 
     def test_a_small_gradient(self) -> None:
         trainer = make_trainer(replace(QUICK, stop_at_gradient=1e9))

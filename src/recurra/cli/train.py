@@ -46,7 +46,6 @@ def train(
         plan = override(find_recipe(recipe), assignments)
         corpus = read_corpus(plan.data, plan.seed)
         trainer = make_trainer(plan, corpus)
-        trainer.stream.steps_per_epoch  # noqa: B018  a text that is too short is refused before anything is written
         path = out if out is not None else _free_folder(plan.name)
         folder = RunFolder.create(path, to_dict(plan), corpus.tokeniser.to_json())
 
@@ -138,14 +137,10 @@ def _run(trainer: Any, folder: Any, minutes: float | None, say: Any) -> dict[str
                     folder.save(event.make(), best=event.is_best)
                 case Finished():
                     result |= {"why": event.why, "failed": event.failed}
-            late = minutes is not None and time.monotonic() - began > 60 * minutes
-            if (stop.asked or late) and isinstance(event, Step) and not result["why"]:
-                validated = trainer.validate() if late else None
-                if validated is not None:
-                    folder.append([{"step": validated.step, "valid": validated.valid}])
-                folder.save(trainer.checkpoint(), best=validated is not None and validated.is_best)
-                result["why"] = f"{minutes} minutes are over" if late else f"stopped by {stop.asked}, saved"
-                break
+            if stop.asked:
+                trainer.asked_to_stop = f"stopped by {stop.asked}, saved"
+            elif minutes is not None and time.monotonic() - began > 60 * minutes:
+                trainer.asked_to_stop = f"{minutes:g} minutes are over"
     finally:
         stop.close()
     result |= {

@@ -72,6 +72,8 @@ def sample(
     """
     if not prime:
         raise OptionError("sampling needs at least one symbol to start from.")
+    if not 0 <= stop_probability <= 1:
+        raise OptionError(f"stop_probability must lie between 0 and 1; got {stop_probability}.")
     choice = choice or Choice()
     training = model.training
     model.eval()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import torch
+
 from recurra.errors import OptionError, choose_from
 from recurra.training.loop import Training
 from recurra.types import setting
@@ -37,6 +39,11 @@ class Model:
     residual: bool = setting(False, "from the second layer on, a layer's input is added to its output")
     learn_initial: bool = setting(False, "the state before the first step is a parameter")
 
+    def check(self) -> None:
+        for name in ("hidden_size", "layers", "embedding_size"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise OptionError(f"model.{name} must be at least 1; got {getattr(self, name)}.")
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -53,6 +60,9 @@ class Recipe:
 
     def check(self) -> None:
         choose_from("dtype", self.dtype, ("float32", "float64", "bfloat16"))
+        choose_from("device", self.device, ("cpu", "cuda"))
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise OptionError("device=cuda was asked for, but torch finds no CUDA device here. Use device=cpu.")
         if self.data.sequences and self.training.truncation.startswith("window"):
             raise OptionError(
                 "training.truncation=window:K is for lanes of long text; use none or every:K with data.sequences."

@@ -12,7 +12,7 @@ from torch import Tensor
 from recurra.data.batches import Lanes, Sequences, Stream
 from recurra.data.text import python_source, read_documents, split_by_document, split_by_position, split_lines
 from recurra.data.tokenisers import Tokeniser, build_tokeniser, tokeniser_from_json
-from recurra.errors import OptionError, RunError, choose_from
+from recurra.errors import DataError, OptionError, RunError, choose_from
 from recurra.models.language import LanguageModel
 from recurra.models.markov import Markov, best_markov
 from recurra.recipes.base import Data, Model, Recipe
@@ -133,12 +133,19 @@ def make_model(recipe: Recipe, vocabulary_size: int) -> LanguageModel:
 
 def make_trainer(recipe: Recipe, corpus: Corpus) -> Trainer:
     """Everything of a run that is not its folder. Every random number comes from the seed."""
+    train = make_stream(recipe, corpus.train, training=True)
+    train.steps_per_epoch  # noqa: B018  a text that is too short is refused here, before anything is made
+    if not any(len(part) > 1 for part in corpus.valid):
+        raise DataError(
+            f"the validation part needs at least 2 symbols, but data.valid={recipe.data.valid} leaves fewer. "
+            "Give more text or a larger share."
+        )
     torch.manual_seed(recipe.seed)
     model = make_model(recipe, corpus.tokeniser.size)
     valid = make_stream(recipe, corpus.valid, training=False)
     return Trainer(
         model,
-        make_stream(recipe, corpus.train, training=True),
+        train,
         recipe.training,
         lambda judged: evaluate(judged, valid).nats,
         bfloat16=recipe.dtype == "bfloat16",

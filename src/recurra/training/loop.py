@@ -43,7 +43,7 @@ class Training:
     l1: float = setting(0.0, "penalty on the sum of absolute weights")
     average: float | None = setting(None, "evaluate an exponential average of the weights with this decay, e.g. 0.999")
     reset: float = setting(
-        0.05, "the chance that a lane starts from nothing at a new batch, so that this is learned too"
+        0.05, "the chance that a lane starts from nothing at a new batch of every:K, so that it learns to"
     )
     validate_every: int = setting(200, "steps between evaluations on validation data")
     save_every: int = setting(200, "steps between checkpoints; what a kill may cost")
@@ -55,9 +55,15 @@ class Training:
         choose_from("training.optimiser", self.optimiser, OPTIMISERS)
         choose_from("training.schedule", self.schedule, SCHEDULES)
         choose_from("training.over_time", self.over_time, OVER_TIME)
-        for name in ("steps", "batch_size", "length", "validate_every", "save_every"):
-            if getattr(self, name) < 1:
+        for name in ("steps", "batch_size", "length", "validate_every", "save_every", "patience"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise OptionError(f"training.{name} must be at least 1; got {getattr(self, name)}.")
+        for name in ("learning_rate", "clip_norm", "clip_value", "stop_at_gradient"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
+                raise OptionError(f"training.{name} must be positive; got {getattr(self, name)}.")
+        for name in ("l1", "l2", "momentum", "warmup"):
+            if not getattr(self, name) >= 0:
+                raise OptionError(f"training.{name} must not be negative; got {getattr(self, name)}.")
         if not 0 <= self.reset <= 1:
             raise OptionError(f"training.reset must lie between 0 and 1; got {self.reset}.")
         if self.average is not None and not 0 < self.average < 1:
@@ -73,7 +79,7 @@ OPTIMISERS: dict[str, Callable[[Any, Training], torch.optim.Optimizer]] = {
 
 @dataclass(frozen=True)
 class Step:
-    """One update. `loss` is the mean negative log-likelihood of the batch's symbols, in nats."""
+    """One update. `loss` is what was minimised: in nats per symbol, or per sequence if steps are summed or weighed by 1/t."""
 
     step: int
     loss: float
@@ -139,6 +145,8 @@ class Trainer:
         self.best, self.since_best = math.inf, 0
         self.state: State | None = None
         self.tail: Tensor | None = None
+        self.done: str | None = None  # why training has ended for good
+        self.asked_to_stop: str | None = None  # set it to end after the step that is running, with a checkpoint
 
     @property
     def device(self) -> torch.device:
@@ -152,6 +160,9 @@ class Trainer:
     def events(self) -> Iterator[Event]:
         """Train until the settings say stop."""
         settings = self.settings
+        if self.done is not None:
+            yield Finished(self.step, self.done)
+            return
         while self.step < settings.steps:
             event = self.update(self.stream.next())
             yield event
@@ -170,13 +181,15 @@ class Trainer:
                 validated = self.validate()
                 is_best = validated.is_best
                 yield validated
-            if self.step % settings.save_every == 0 or is_best or last or small:
-                yield Save(self.step, self.checkpoint, is_best)
             if small:
-                yield Finished(self.step, f"the norm of the gradient fell below {settings.stop_at_gradient}")
-                return
+                self.done = f"the norm of the gradient fell below {settings.stop_at_gradient}"
             if settings.patience is not None and self.since_best >= settings.patience:
-                yield Finished(self.step, f"no better validation in {self.since_best} evaluations")
+                self.done = f"no better validation in {self.since_best} evaluations"
+            stopping = self.done or self.asked_to_stop
+            if self.step % settings.save_every == 0 or is_best or last or stopping:
+                yield Save(self.step, self.checkpoint, is_best)
+            if stopping:
+                yield Finished(self.step, stopping)
                 return
         yield Finished(self.step, f"{settings.steps} steps made")
 
@@ -302,6 +315,7 @@ class Trainer:
             "since_best": self.since_best,
             "skipped": self.skipped,
             "in_a_row": self.in_a_row,
+            "done": self.done,
         }
         return Checkpoint(self.step, dict(self.model.state_dict()), tensors, facts)
 
@@ -323,6 +337,7 @@ class Trainer:
         self.plateau.restore(facts["plateau"])
         self.best, self.since_best = facts["best"], facts["since_best"]
         self.skipped, self.in_a_row, self.step = facts["skipped"], facts["in_a_row"], checkpoint.step
+        self.done = facts["done"]
         states = len(self.model.recurrent.cell.graph.states)
         if "state.0.0" in tensors:
             self.state = tuple(
