@@ -10,7 +10,7 @@ demo: $(STAMP)
 	$(BIN)/recurra check examples/fading.py:fading
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow

@@ -192,21 +192,47 @@ class _Emitter:
         return next(state.depth for state in self.graph.states if state.name == name)
 
     def pass_loop(self, index: int, each: Pass) -> list[str]:
-        """The loops around a pass: blocks of units, blocks of lanes, products into a tile, then vector by vector."""
-        q = vectors(each.products)
-        most = max((len(product.nodes) for product in each.products), default=1) * q
+        """The loops around a pass, and the means that it opens and closes."""
         lines = []
+        numbers = ", ".join(map(str, each.means))
         if each.means:
-            numbers = ", ".join(map(str, each.means))
             lines += [
                 f"for (long k : {{{numbers}}})",
                 "    for (long i = 0; i < s.lanes; ++i) s.means[k * s.lanes + i] = 0;",
             ]
-        lines += [
+        lines += self.product_loop(index, each) if each.products else self.plain_loop(index)
+        if each.means:
+            lines += [
+                f"for (long k : {{{numbers}}})",
+                "    for (long i = 0; i < s.lanes; ++i) s.means[k * s.lanes + i] /= a.H;",
+            ]
+        return [f"            {line}" for line in lines]
+
+    def plain_loop(self, index: int) -> list[str]:
+        """Without products: lane by lane, so that memory is read in order."""
+        return [
+            "for (long lane = s.first; lane < last; ++lane) {",
+            "    const bool idle = a.lengths && t >= a.lengths[lane];",
+            "    for (long u = 0; u < a.H; u += V) {",
+            f"        if (idle) {self.name}_idle_{index}(a, s, lane, u);",
+            f"        else if (u + V <= a.H) {self.name}_pass_{index}<true>(a, s, lane, u, V);",
+            f"        else {self.name}_pass_{index}<false>(a, s, lane, u, int(a.H - u));",
+            "    }",
+            "}",
+        ]
+
+    def product_loop(self, index: int, each: Pass) -> list[str]:
+        """Blocks of units, blocks of lanes, products into a tile in registers, then vector by vector what follows them."""
+        q = vectors(each.products)
+        most = max(len(product.nodes) for product in each.products) * q
+        lines = [
             f"for (long first_unit = 0; first_unit < a.H; first_unit += {q} * V) {{",
             f"    const long block = block_of(s.lanes, lanes_at_once<{most}>());",
             "    for (long at = s.first; at < last; at += block) {",
             "        const int m = int(at + block < last ? block : last - at);",
+            "        for (int i = 0; i < m; ++i)  // on its way while the product is computed",
+            f"            for (long k = 0; k < {self.plan.slots}; ++k)",
+            f"                __builtin_prefetch(s.tape + ((at + i) * {self.plan.slots} + k) * a.H + first_unit, 1);",
         ]
         for product in each.products:
             n = len(product.nodes) * q
@@ -219,35 +245,28 @@ class _Emitter:
             ]
         tiles = "".join(f", tile_{p.number} + i * {len(p.nodes) * q} + j" for p in each.products)
         call = f"{self.name}_pass_{index}<{{}}>(a, s, at + i, u, {{}}{tiles});"
-        lines += [
+        return [
+            *lines,
             "        for (int i = 0; i < m; ++i) {",
-            "            if (a.lengths && t >= a.lengths[at + i]) {",
-            f"                {self.name}_idle_{index}(a, s, at + i, first_unit);",
-            "                continue;",
-            "            }",
+            "            const bool idle = a.lengths && t >= a.lengths[at + i];",
             f"            for (int j = 0; j < {q}; ++j) {{",
             "                const long u = first_unit + j * V;",
-            f"                if (u + V <= a.H) {call.format('true', 'V')}",
-            f"                else if (u < a.H) {call.format('false', 'int(a.H - u)')}",
+            "                if (u >= a.H) break;",
+            f"                if (idle) {self.name}_idle_{index}(a, s, at + i, u);",
+            f"                else if (u + V <= a.H) {call.format('true', 'V')}",
+            f"                else {call.format('false', 'int(a.H - u)')}",
             "            }",
             "        }",
             "    }",
             "}",
         ]
-        if each.means:
-            lines += [
-                f"for (long k : {{{numbers}}})",
-                "    for (long i = 0; i < s.lanes; ++i) s.means[k * s.lanes + i] /= a.H;",
-            ]
-        return [f"            {line}" for line in lines]
 
     def idle_function(self, index: int, each: Pass, kinds: tuple[str, ...]) -> list[str]:
         """Past its end a lane writes zeros where whole rows are read later."""
-        q = vectors(each.products)
         lines = [
             f"static inline void {self.name}_idle_{index}(const {self.struct}& a, const {self.struct}Step& s, long lane, "
             "long u) {",
-            f"    const long count = u + {q} * V <= a.H ? {q} * V : a.H - u;",
+            "    const long count = u + V <= a.H ? V : a.H - u;",
         ]
         for _, place in each.stores:
             if place.kind in kinds:
@@ -528,7 +547,7 @@ class _Backward(_Emitter):
             )),
             'extern "C" long backward_workspace(long lanes, long H) {',
             f"    return round_up(lanes * {self.program.rows} * H, V) + round_up(lanes * {self.program.means}, V)"
-            f" + lanes * {rings} * H + V;",
+            f" + (lanes * {rings} + {len(self.plan.accumulated)}) * H + V;",
             "}",
             'extern "C" void backward(const Backward* arguments) {',
             "    const Backward& a = *arguments;",
@@ -537,7 +556,10 @@ class _Backward(_Emitter):
             "        s.first = first, s.lanes = last - first;",
             "        s.rows = a.workspace + thread * backward_workspace((a.B + a.threads - 1) / a.threads + 1, a.H);",
             f"        s.means = s.rows + round_up(s.lanes * {self.program.rows} * a.H, V);",
-            f"        s.sums = a.sums + thread * {len(self.plan.accumulated)} * a.H;",
+            f"        const long sums = {len(self.plan.accumulated)} * a.H, often = 512 / s.lanes + 1;",
+            "        real* const totals = a.sums + thread * sums;",
+            f"        s.sums = s.rows + {offset} + {rings} * s.lanes * a.H;",
+            "        std::memset(s.sums, 0, sums * sizeof(real));",
             "        // what arrives at the K youngest values of each state, in a ring of K + 1 rows by time",
             *(f"        {row}" for row in carry),
             "        for (long lane = first; lane < last; ++lane) {",
@@ -547,6 +569,9 @@ class _Backward(_Emitter):
             "        for (long t = a.T - 1; t >= 0; --t) {",
             *(f"            {row}" for row in moves),
             *(line for k, each in enumerate(self.program.passes) for line in self.pass_loop(k, each)),
+            "            // a long sum of small numbers in one go would lose digits",
+            "            if (t % often == 0)",
+            "                for (long i = 0; i < sums; ++i) totals[i] += s.sums[i], s.sums[i] = 0;",
             "        }",
             "        for (long lane = first; lane < last; ++lane) {",
             *(f"            {row}" for row in out),
