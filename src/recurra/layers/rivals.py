@@ -98,9 +98,10 @@ def jax_runner(layer: Recurrent, x: Float[Tensor, "B T D"], weight: Float[Tensor
     with torch.no_grad():
         weights = first.weights(x.shape[1], x.shape[0])
     given = {"W": weights.W, "b": weights.b, "U": weights.U, **{f"unit {n}": v for n, v in weights.units.items()}}
-    parameters = {name: jax.numpy.asarray(value.detach().numpy()) for name, value in given.items()}
-    inputs = jax.numpy.asarray(x.detach().transpose(0, 1).contiguous().numpy())
-    cotangent = jax.numpy.asarray(weight.transpose(0, 1).contiguous().numpy())
+    device = jax.devices("cpu" if x.device.type == "cpu" else "gpu")[0]  # where the others run
+    parameters = {name: jax.device_put(value.detach().cpu().numpy(), device) for name, value in given.items()}
+    inputs = jax.device_put(x.detach().transpose(0, 1).contiguous().cpu().numpy(), device)
+    cotangent = jax.device_put(weight.transpose(0, 1).contiguous().cpu().numpy(), device)
     graph, masks = layer.cell.graph, {n: noise.mean for n, noise in layer.cell.graph.noises.items()}
 
     def outputs(parameters: Any, inputs: Any) -> Any:
