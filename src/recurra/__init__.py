@@ -2,7 +2,7 @@
 
 from recurra.cells.catalogue import CATALOGUE, find_cell
 from recurra.cells.graph import Graph
-from recurra.cells.notation import Cell, Fixed, Learned, Ramp, ago, cell, norm
+from recurra.cells.notation import Cell, ago, cell, norm
 from recurra.cells.operations import (
     clamp,
     cos,
@@ -24,6 +24,7 @@ from recurra.cells.operations import (
     tanh,
     where,
 )
+from recurra.cells.parameters import Fixed, Learned, Ramp
 from recurra.cells.recurrent_dropout import recurrent_dropout
 from recurra.cells.zoneout import zoneout
 from recurra.errors import CellError, EngineError, OptionError, RecurraError, ShapeError

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from recurra import CATALOGUE, Fixed, Learned, Ramp, Recurrent, cell, exp, find_cell, gelu, sigmoid, silu, sqrt, tanh
-from recurra.cells.notation import spread
+from recurra.cells.parameters import spread
 from tests.helpers import CELLS, B, D, H, make_layer, toolbox, two_speeds
 
 GATES = {

@@ -1,5 +1,6 @@
-from recurra.cells.notation import Fixed, cell
+from recurra.cells.notation import cell
 from recurra.cells.operations import tanh, where
+from recurra.cells.parameters import Fixed
 
 
 @cell

@@ -1,5 +1,6 @@
-from recurra.cells.notation import Learned, Ramp, cell
+from recurra.cells.notation import cell
 from recurra.cells.operations import relu
+from recurra.cells.parameters import Learned, Ramp
 
 
 @cell

@@ -1,5 +1,6 @@
-from recurra.cells.notation import Learned, cell
+from recurra.cells.notation import cell
 from recurra.cells.operations import linear, tanh
+from recurra.cells.parameters import Learned
 
 
 @cell

@@ -1,5 +1,6 @@
-from recurra.cells.notation import Learned, cell
+from recurra.cells.notation import cell
 from recurra.cells.operations import sigmoid, tanh
+from recurra.cells.parameters import Learned
 
 
 @cell(bias={"f": 1.0})

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from recurra.cells.catalogue import CATALOGUE
 from recurra.cells.graph import LEAVES, NORM_EPSILON, Graph, write
-from recurra.cells.notation import Cell, Fixed, Learned
+from recurra.cells.notation import Cell
 from recurra.cells.operations import ACTIVATIONS
+from recurra.cells.parameters import Fixed, Learned
 from recurra.cells.picture import draw
 from recurra.errors import OptionError, RecurraError
 

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, softplus
 
 from recurra.cells.graph import Node, block, evaluate
-from recurra.cells.notation import Cell, Learned, spread
+from recurra.cells.notation import Cell
+from recurra.cells.parameters import Learned, spread
 from recurra.engines.choose import choose
 from recurra.engines.protocol import Run, Weights
 from recurra.layers.initial import Initialiser, constrained, fill, fill_constrained

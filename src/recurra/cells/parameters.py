@@ -1,0 +1,79 @@
+"""Per-unit parameters of a cell: learned or fixed, one number for all units, groups of units, or a ramp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from recurra.errors import OptionError
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """Values that go evenly from `low` to `high` over the units."""
+
+    low: float
+    high: float
+
+    def __call__(self, size: int) -> Tensor:
+        return torch.linspace(self.low, self.high, size, dtype=torch.float64)
+
+    def __repr__(self) -> str:
+        return f"{self.low:g} … {self.high:g}"
+
+
+First = float | Sequence[float] | Ramp
+"""A first value: one number for all units, a list (equal groups of units, in order), or a `Ramp`."""
+
+
+def spread(value: First, size: int) -> Tensor:
+    """`value` as one number per unit."""
+    if isinstance(value, Ramp):
+        return value(size)
+    if isinstance(value, (int, float)):
+        return torch.full((size,), float(value), dtype=torch.float64)
+    groups = torch.as_tensor([float(v) for v in value], dtype=torch.float64)
+    return groups[torch.arange(size) * len(groups) // size]
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A per-unit parameter that is trained, kept between `low` and `high` where they are given."""
+
+    value: First
+    low: float | None = None
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        values = spread(self.value, 64)
+        if (self.low is not None and bool((values <= self.low).any())) or (
+            self.high is not None and bool((values >= self.high).any())
+        ):
+            raise OptionError(f"{self!r} starts outside its open interval. Pass a value strictly between low and high.")
+
+    def __repr__(self) -> str:
+        bounds = "".join(f", {name}={v:g}" for name, v in (("low", self.low), ("high", self.high)) if v is not None)
+        return f"Learned({_plain(self.value)}{bounds})"
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A per-unit parameter that is not trained: `Fixed([1, 2, 4, 8])` gives four equal groups of units their own value."""
+
+    value: First
+
+    def __repr__(self) -> str:
+        return f"Fixed({_plain(self.value)})"
+
+
+def _plain(value: First) -> str:
+    return (
+        f"{value:g}"
+        if isinstance(value, (int, float))
+        else repr(value)
+        if isinstance(value, Ramp)
+        else str(list(value))
+    )
