@@ -237,7 +237,8 @@ def _facts(report: dict[str, Any]) -> list[str]:
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items() if number)
     return [
         f"{machine['gpu'] or machine['processor']}; {machine['cores']} cores, {machine['threads']} threads; {versions}",
-        f"{report['dtype']} on {report['device']}; medians of {report['repeats']} rounds; inputs as wide as H",
+        f"{report['dtype']} on {report['device']}; medians of {report['repeats']} rounds, each runner's second call in a row; "
+        "inputs as wide as H",
         f"a large matrix product runs at {report['matrix_product_gflops']:.0f} GFLOP/s here",
     ]
 
