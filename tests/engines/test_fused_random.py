@@ -81,7 +81,9 @@ def read(source: str) -> recurra.Cell:
 
 def check(source: str, B: int, T: int, H: int, with_lengths: bool, record: bool) -> None:
     note(source)
-    check_against_eager(read(source), B, T, H, torch.float64, with_lengths=with_lengths, record=record)
+    check_against_eager(
+        read(source), B, T, H, torch.float64, with_lengths=with_lengths, record=record, may_be_chaotic=True
+    )
 
 
 SIZES = {
