@@ -302,9 +302,6 @@ class Graph:
         }
         return names
 
-    def state_node(self, name: str, delay: int = 1) -> Node:
-        return make("state", name=name, delay=delay)
-
     @cached_property
     def _defined(self) -> list[tuple[Node, str]]:
         """The named nodes in the order in which they can be computed, then the updates that are mere copies."""
