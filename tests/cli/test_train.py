@@ -160,7 +160,7 @@ class TestFromEndToEnd:
     def test_averaged_weights_are_what_is_sampled_and_evaluated(
         self, here: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert run([*train("training.average=0.9"), "--json"]) == 0
+        assert run([*train("training.average=ema:0.9"), "--json"]) == 0
         valid = json.loads(capsys.readouterr().out)["valid"]
         assert run(["evaluate", "run", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["scores"]["lstm-12"]["nats"] == pytest.approx(valid, rel=1e-6)
@@ -266,9 +266,7 @@ class TestStopped:
     def test_a_run_that_fails_says_so_with_exit_code_1(
         self, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setattr(
-            "recurra.training.loop.weighted_nll", lambda logits, targets, weights: logits.sum() * math.nan
-        )
+        monkeypatch.setattr(Trainer, "_share", lambda self, total: total * math.nan)
         assert run([*train(), "--json"]) == 1
         out, err = capsys.readouterr()
         result = json.loads(out)

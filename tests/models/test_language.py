@@ -1,4 +1,4 @@
-"""The recurrent language model: a step is a sequence of one, tied weights are one matrix, states are cut and joined."""
+"""The recurrent language model: a step is a sequence of one, tied weights are one matrix, states are cut."""
 
 from typing import Any
 
@@ -7,7 +7,8 @@ import torch
 
 from recurra.data.batches import Lanes, Sequences
 from recurra.errors import OptionError
-from recurra.models.language import LanguageModel, detached, gathered, joined
+from recurra.models.language import LanguageModel
+from recurra.models.sequence import detached
 from recurra.training.evaluation import Score, evaluate
 
 V, H, B, T = 6, 8, 3, 7
@@ -80,16 +81,12 @@ def test_dropout_is_for_training_only() -> None:
     assert not torch.allclose(model(tokens)[0], model(tokens)[0])
 
 
-def test_lanes_are_gathered_and_joined() -> None:
+def test_a_state_as_numbers_goes_on_without_gradients() -> None:
     model, tokens = make_model(cell="skip(d=3)", layers=2), torch.randint(V, (B, T))
     _, state = model(tokens[:, :4])
     expected, _ = model(tokens[:, 4:], state)
-    lanes = torch.tensor([2, 0])
-    found, _ = model(tokens[lanes, 4:], gathered(state, lanes))
-    torch.testing.assert_close(found, expected[lanes], rtol=0, atol=1e-12)
-    parts = [model(tokens[:1, :4])[1], model(tokens[1:, :4])[1]]
-    found, _ = model(tokens[:, 4:], joined(parts))
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    found, _ = model(tokens[:, 4:], detached(state))
+    assert torch.equal(found, expected)
     assert state[0][0][0].requires_grad
     assert not detached(state)[0][0][0].requires_grad
     assert detached(None) is None

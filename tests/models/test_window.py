@@ -38,8 +38,8 @@ def test_its_equation() -> None:
     """softmax(V tanh(W [e(y_{t-1}), e(y_t)] + b) + c), written out for one step; each place has weights of its own."""
     model, tokens = make_model(2), torch.tensor([[3, 1]])
     E = model.embedding.weight
-    W = model.hidden.weight.view(8, 4, 2)
-    hidden = torch.tanh(W[:, :, 0] @ E[3] + W[:, :, 1] @ E[1] + model.hidden.bias)
+    W = model.hidden.weight.view(8, 2, 4)
+    hidden = torch.tanh(W[:, 0] @ E[3] + W[:, 1] @ E[1] + model.hidden.bias)
     torch.testing.assert_close(model(tokens)[0][0, 1], model.output.weight @ hidden + model.output.bias)
 
 

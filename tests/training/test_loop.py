@@ -71,7 +71,7 @@ def assert_same_checkpoint(one: Checkpoint, other: Checkpoint) -> None:
 
 RESUMED = {
     "adamw, dropout": (QUICK, lanes, {"dropout": 0.3, "layers": 2}),
-    "averaged": (replace(QUICK, average=0.99), lanes, {"dropout": 0.2}),
+    "averaged": (replace(QUICK, average="ema:0.99"), lanes, {"dropout": 0.2}),
     "sgd, plateau": (
         replace(QUICK, optimiser="sgd", schedule="plateau", learning_rate=20.0, validate_every=1),
         lanes,
@@ -153,21 +153,19 @@ class TestReset:
 
 class TestNotANumber:
     def test_a_step_is_skipped_and_the_weights_stay(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        trainer = make_trainer(replace(QUICK, average=0.9))
+        trainer = make_trainer(replace(QUICK, average="ema:0.9"))
         trainer.update(trainer.stream.next())
         before = {n: v.clone() for n, v in trainer.model.state_dict().items()}
-        averaged = {n: v.clone() for n, v in trainer.averaged.state_dict().items()}
+        averaged = {n: v.clone() for n, v in trainer.average.model.state_dict().items()}
         with monkeypatch.context() as patch:
-            patch.setattr(
-                "recurra.training.loop.weighted_nll", lambda logits, t, w: weighted_nll(logits, t, w) * math.nan
-            )
+            patch.setattr(trainer, "loss", lambda logits, t, w: weighted_nll(logits, t, w) * math.nan)
             event = trainer.update(trainer.stream.next())
         assert event.skipped
         assert math.isnan(event.loss)
         assert (trainer.skipped, trainer.in_a_row, trainer.step) == (1, 1, 2)
         assert trainer.state is None
         assert all(torch.equal(before[n], v) for n, v in trainer.model.state_dict().items())
-        assert all(torch.equal(averaged[n], v) for n, v in trainer.averaged.state_dict().items())
+        assert all(torch.equal(averaged[n], v) for n, v in trainer.average.model.state_dict().items())
         event = trainer.update(trainer.stream.next())
         assert not event.skipped
         assert math.isfinite(event.loss)
@@ -358,22 +356,22 @@ class TestOverTime:
 class TestAveraging:
     def test_the_averaged_weights_are_what_is_judged(self) -> None:
         judged: list[LanguageModel] = []
-        trainer = make_trainer(replace(QUICK, average=0.99), judge=lambda model: judged.append(model) or 1.0)
-        first = trainer.averaged.output.weight.detach().clone()
+        trainer = make_trainer(replace(QUICK, average="ema:0.99"), judge=lambda model: judged.append(model) or 1.0)
+        first = trainer.average.model.output.weight.detach().clone()
         events(trainer)
         assert judged
-        assert all(model is trainer.averaged for model in judged)
-        moved = (trainer.averaged.output.weight - first).norm()
+        assert all(model is trainer.average.model for model in judged)
+        moved = (trainer.average.model.output.weight - first).norm()
         assert 0 < moved < (trainer.model.output.weight - first).norm()
 
     def test_the_average_by_hand(self) -> None:
-        trainer = make_trainer(replace(QUICK, average=0.15))
+        trainer = make_trainer(replace(QUICK, average="ema:0.15"))
         expected = trainer.model.output.weight.detach().clone()
         for step in range(1, 5):
             trainer.update(trainer.stream.next())
             decay = min(0.15, step / (step + 10))
             expected = decay * expected + (1 - decay) * trainer.model.output.weight.detach()
-        torch.testing.assert_close(trainer.averaged.output.weight.detach(), expected)
+        torch.testing.assert_close(trainer.average.model.output.weight.detach(), expected)
 
     def test_without_it_the_model_itself_is_judged(self) -> None:
         trainer = make_trainer()
@@ -395,7 +393,10 @@ def test_training_lowers_the_loss() -> None:
         {"batch_size": 0},
         {"save_every": 0},
         {"reset": 1.5},
-        {"average": 1.0},
+        {"average": "ema:1.0"},
+        {"average": "emma:0.9"},
+        {"feeding": "scheduled"},
+        {"feeding": "scheduled:2"},
         {"optimiser": "adamv"},
         {"schedule": "cosin"},
         {"truncation": "every"},

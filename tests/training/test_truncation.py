@@ -6,7 +6,8 @@ from torch import Tensor
 
 from recurra.data.batches import Lanes
 from recurra.errors import OptionError
-from recurra.models.language import LanguageModel, detached
+from recurra.models.language import LanguageModel
+from recurra.models.sequence import detached
 from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import weighted_nll
 from recurra.training.truncation import Truncation, backward, every, none, read_truncation, window

@@ -44,14 +44,14 @@ def recipes(
     as_json: AsJson = False,
 ) -> None:
     """List the recipes, or the settings of one."""
-    from recurra.recipes.language import RECIPES, find_recipe
+    from recurra.recipes.catalogue import RECIPES, find_recipe
     from recurra.recipes.reader import describe
 
     if name is None:
         if as_json:
-            print_json({key: about for key, (_, about) in RECIPES.items()})
+            print_json({name: entry.about for name, entry in RECIPES.items()})
         else:
-            print_table("", ["recipe", "what it trains on"], [[key, about] for key, (_, about) in RECIPES.items()])
+            print_table("", ["recipe", "what it trains on"], [[key, entry.about] for key, entry in RECIPES.items()])
         return
     rows = describe(find_recipe(name))
     if as_json:

@@ -22,28 +22,45 @@ def sample(
         float | None, typer.Option(help="Draw among the fewest symbols with this probability together.")
     ] = None,
     stop_probability: Annotated[float, typer.Option(help="End before each symbol with this probability.")] = 0.0,
+    draw_length: Annotated[
+        bool, typer.Option("--draw-length", help="Draw the length first, as often as training sequences had it.")
+    ] = False,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same text.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Text from a trained model, as it is produced."""
     import torch
 
+    from recurra.errors import OptionError
     from recurra.models.sampling import Choice
     from recurra.models.sampling import sample as draw
-    from recurra.recipes.language import open_run
+    from recurra.recipes.catalogue import open_run
+    from recurra.recipes.language import Language
 
     choice = Choice(greedy, temperature, top_k, top_p)
-    _, _, tokeniser, model = open_run(run)
+    _, experiment, model = open_run(run)
+    if not isinstance(experiment, Language):
+        raise OptionError(f"{run} is no language model: its recipe is {experiment.recipe.name}. Use recurra evaluate.")
+    tokeniser = experiment.tokeniser
     ids = tokeniser.encode(prime, unknown="error").tolist()
     start = [tokeniser.start] if tokeniser.start is not None else []
-    first = [*start, *ids] or tokeniser.encode("\n", unknown="replace").tolist()
+    first = [*start, *ids] or experiment.first_symbols("\n")
     generator = torch.Generator()
     if seed is None:
         generator.seed()
     else:
         generator.manual_seed(seed)
+    if draw_length:
+        length = experiment.draw_length(generator) - len(ids)
     drawn = draw(
-        model, first, length, choice=choice, end=tokeniser.end, stop_probability=stop_probability, generator=generator
+        model,
+        first,
+        length,
+        choice=choice,
+        end=tokeniser.end,
+        exactly=draw_length,
+        stop_probability=stop_probability,
+        generator=generator,
     )
     if as_json:
         print_json({"prime": prime, "text": tokeniser.decode(drawn)})

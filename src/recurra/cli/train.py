@@ -1,14 +1,24 @@
 from __future__ import annotations
 
 import signal
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from recurra.cli.output import AsJson, print_json
+
+if TYPE_CHECKING:
+    from recurra.cli.progress import Display
+    from recurra.recipes.base import Experiment, Recipe
+    from recurra.runs.folder import RunFolder
+    from recurra.training.distributed import Ranks
+    from recurra.training.loop import Trainer
+
+GLIMPSES = 20.0
+"""Seconds between two glimpses of what the model says, at least."""
 
 
 def train(
@@ -18,75 +28,116 @@ def train(
     settings: Annotated[list[str] | None, typer.Argument(help="Settings of the recipe, KEY=VALUE each.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; runs/RECIPE-N otherwise.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Save and stop after this many minutes.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0, help="Save and stop after this many minutes.")] = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also write RUN/tensorboard; needs the extra `log`.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a language model; Ctrl-C saves and stops, --resume goes on."""
-    from recurra.data.tokenisers import tokeniser_from_json
+    """Train a model; Ctrl-C saves and stops, --resume goes on. `torchrun -m recurra train …` for several processes."""
+    from recurra.cli.progress import make_display
     from recurra.errors import OptionError
-    from recurra.recipes.base import Recipe
-    from recurra.recipes.language import find_recipe, make_trainer, read_corpus
-    from recurra.recipes.reader import from_dict, override, to_dict
+    from recurra.recipes.catalogue import begin, find_recipe, read_recipe
+    from recurra.recipes.reader import override
     from recurra.runs.folder import RunFolder
+    from recurra.training.distributed import join
 
     assignments = list(settings or [])
     if "=" in recipe:
         assignments, recipe = [recipe, *assignments], "python-source"
+    folder: RunFolder | None = None
     if resume is not None:
-        if assignments or out is not None:
+        if assignments or out is not None or recipe != "python-source":
             raise OptionError(
-                "--resume goes on with the recipe in the run folder: give no settings and no --out with it."
+                "--resume goes on with the recipe in the run folder: give no recipe, no settings and no --out with it."
             )
         folder = RunFolder.open(resume)
-        plan = from_dict(Recipe, folder.recipe)
-        assert folder.vocabulary is not None
-        corpus = read_corpus(plan.data, plan.seed, tokeniser_from_json(folder.vocabulary))
-        trainer = make_trainer(plan, corpus)
+        plan = read_recipe(folder)
     else:
         plan = override(find_recipe(recipe), assignments)
-        corpus = read_corpus(plan.data, plan.seed)
-        trainer = make_trainer(plan, corpus)
-        path = out if out is not None else _free_folder(plan.name)
-        folder = RunFolder.create(path, to_dict(plan), corpus.tokeniser.to_json())
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr)
-
-    with folder.lock():
-        if resume is not None and folder.has():
-            checkpoint = folder.load(notice=say)
-            trainer.restore(checkpoint)
-            folder.rewind(checkpoint.step)
-        elif resume is not None:  # it was stopped before its first checkpoint, and starts again
-            folder.rewind(0)
-        say(_headline(plan, trainer, corpus, folder))
-        result = _run(trainer, folder, minutes, say)
+    with join(plan.device) as ranks:
+        experiment = begin(plan, ranks, folder.vocabulary if folder is not None else None)
+        trainer = experiment.trainer()
+        with make_display(plan.training.steps, experiment.unit, is_first=ranks.is_first) as display:
+            if folder is None and ranks.is_first:
+                folder = _create(plan, experiment, out)
+            if folder is None:
+                result = _follow(trainer, display)
+            else:
+                result = _lead(folder, trainer, experiment, ranks, display, minutes, tensorboard, resume is not None)
+        if not ranks.is_first or folder is None:
+            return
     result |= {"run": str(folder.path)}
     if as_json:
         print_json(result)
     else:
-        say(f"{result['why']}; best validation {result['valid']} nats per symbol. Run folder: {folder.path}")
-        say(
-            f"next: recurra evaluate {folder.path}   recurra sample {folder.path}   recurra train --resume {folder.path}"
-        )
+        best = "none yet" if result["valid"] is None else f"{result['valid']:.4f}"
+        display.say(f"{result['why']}; best validation {best}. Run folder: {folder.path}")
+        verbs = ("evaluate", "sample") if experiment.vocabulary is not None else ("evaluate",)
+        display.say("next: " + "   ".join(f"recurra {verb} {folder.path}" for verb in (*verbs, "train --resume")))
     if result["failed"]:
         raise typer.Exit(1)
 
 
-def _free_folder(name: str) -> Path:
-    k = 1
-    while (path := Path("runs") / f"{name}-{k}").exists():
-        k += 1
-    return path
+def _create(plan: Recipe, experiment: Experiment, out: Path | None) -> RunFolder:
+    from recurra.recipes.reader import to_dict
+    from recurra.runs.folder import RunFolder
+
+    path, k = out, 1
+    while path is None or (out is None and path.exists()):
+        path, k = Path("runs") / f"{plan.name}-{k}", k + 1
+    return RunFolder.create(path, to_dict(plan), experiment.vocabulary)
 
 
-def _headline(plan: Any, trainer: Any, corpus: Any, folder: Any) -> str:
-    symbols = sum(len(part) for part in corpus.train)
+def _lead(
+    folder: RunFolder,
+    trainer: Trainer,
+    experiment: Experiment,
+    ranks: Ranks,
+    display: Display,
+    minutes: float | None,
+    tensorboard: bool,
+    resuming: bool,
+) -> dict[str, Any]:
+    """Train, and keep what the run folder keeps. Ranks other than the first come here to resume, and write nothing."""
+    from contextlib import nullcontext
+
+    from recurra.cli.tensorboard import Board
+
+    with folder.lock() if ranks.is_first else nullcontext():
+        if resuming and folder.has():
+            checkpoint = folder.load(notice=display.say)
+            trainer.restore(checkpoint)
+            if ranks.is_first:
+                folder.rewind(checkpoint.step)
+        elif resuming and ranks.is_first:  # it was stopped before its first checkpoint, and starts again
+            folder.rewind(0)
+        if not ranks.is_first:
+            return _follow(trainer, display)
+        board = Board(folder.path / "tensorboard") if tensorboard else None
+
+        def keep(row: dict[str, Any]) -> None:
+            folder.append([row])
+            if board is not None:
+                board.add(row)
+
+        display.say(_headline(trainer, experiment, folder))
+        try:
+            return _run(trainer, display, keep, folder, experiment, minutes)
+        finally:
+            if board is not None:
+                board.close()
+
+
+def _headline(trainer: Trainer, experiment: Experiment, folder: RunFolder) -> str:
+    plan = experiment.recipe
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     engine = trainer.model.recurrent.explain(plan.training.batch_size).engine.name
+    ranks = f", {experiment.ranks.world} ranks" if experiment.ranks.world > 1 else ""
     return (
-        f"{plan.name}: {symbols:,} {plan.data.tokens} symbols to train on, vocabulary {corpus.tokeniser.size}; {plan.model.cell} "
-        f"with {parameters:,} parameters, {plan.training.truncation}, engine {engine} → {folder.path}"
+        f"{plan.name}: {experiment.about_data}; {plan.model.cell} with {parameters:,} parameters, "
+        f"{plan.training.truncation}, engine {engine}{ranks} → {folder.path}"
     )
 
 
@@ -105,48 +156,61 @@ class _Stop:
             signal.signal(number, handler)
 
 
-def _run(trainer: Any, folder: Any, minutes: float | None, say: Any) -> dict[str, Any]:
-    """Train; keep checkpoints and metrics; show progress in plain lines."""
+def _follow(trainer: Trainer, display: Display) -> dict[str, Any]:
+    """Train on a rank that is not the first: it takes part in checkpoints and writes none."""
+    return _run(trainer, display, lambda row: None, None, None, None)
+
+
+def _run(
+    trainer: Trainer,
+    display: Display,
+    keep: Callable[[dict[str, Any]], None],
+    folder: RunFolder | None,
+    experiment: Experiment | None,
+    minutes: float | None,
+) -> dict[str, Any]:
+    """Every event of the training: to the metrics, to the checkpoints, to the display."""
     from recurra.training.loop import Finished, Save, Step, Validated
 
-    stop, began, shown, tokens = _Stop(), time.monotonic(), 0.0, 0
-    result: dict[str, Any] = {"failed": False, "valid": None, "why": ""}
+    began = last = time.monotonic()
+    stop, tokens = _Stop(), 0
+    result: dict[str, Any] = {"failed": False, "why": ""}
     try:
         for event in trainer.events():
+            now = time.monotonic()
             match event:
                 case Step():
                     tokens += event.tokens
                     row = {"step": event.step, "loss": event.loss, "gradient_norm": event.gradient_norm}
-                    folder.append(
-                        [row | {"learning_rate": event.learning_rate} | ({"skipped": True} if event.skipped else {})]
-                    )
-                    now = time.monotonic()
-                    if now - shown > 2 or event.skipped:
-                        shown = now
-                        left = (trainer.settings.steps - event.step) * (now - began) / max(1, event.step)
-                        speed = tokens / (now - began)
-                        say(
-                            f"step {event.step}/{trainer.settings.steps}  loss {event.loss:.4f}  "
-                            f"gradient {event.gradient_norm:.3f}  {speed:,.0f} symbols/s  {left:.0f} s left"
-                            + ("  SKIPPED" if event.skipped else "")
-                        )
+                    row |= {"learning_rate": event.learning_rate} | ({"skipped": True} if event.skipped else {})
+                    keep(row)
+                    display.step(event, tokens / max(1e-9, now - began))
                 case Validated():
-                    folder.append([{"step": event.step, "valid": event.valid}])
-                    say(f"step {event.step}  validation {event.valid:.4f}{' (best)' if event.is_best else ''}")
+                    keep({"step": event.step, "valid": event.valid})
+                    display.validated(event)
+                    if experiment is not None and now - last > GLIMPSES:
+                        last = now
+                        text = experiment.glimpse(trainer.evaluated)
+                        if text:
+                            display.glimpse(text)
                 case Save():
-                    folder.save(event.make(), best=event.is_best)
+                    checkpoint = event.make()
+                    if folder is not None:
+                        folder.save(checkpoint, best=event.is_best)
                 case Finished():
                     result |= {"why": event.why, "failed": event.failed}
             if stop.asked:
                 trainer.asked_to_stop = f"stopped by {stop.asked}, saved"
-            elif minutes is not None and time.monotonic() - began > 60 * minutes:
+            elif minutes is not None and now - began > 60 * minutes:
                 trainer.asked_to_stop = f"{minutes:g} minutes are over"
     finally:
         stop.close()
-    result |= {
+    valid = trainer.best if trainer.best < float("inf") else None
+    seconds = round(time.monotonic() - began, 3)
+    return result | {
         "step": trainer.step,
-        "valid": trainer.best if trainer.best < float("inf") else None,
+        "valid": valid,
         "skipped": trainer.skipped,
+        "seconds": seconds,
+        "symbols_per_second": round(tokens / max(seconds, 1e-3)),
     }
-    result["seconds"] = round(time.monotonic() - began, 3)
-    return result

@@ -1,9 +1,9 @@
-"""The order in which a network sees symbols: one long text in lanes, or many sequences of similar length together."""
+"""The order in which a network sees its data: one long text in lanes, many sequences of similar length together, or made up."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from recurra.errors import DataError, OptionError
-from recurra.types import Int
+from recurra.types import Float, Int
 
 SPREAD = 0.05
 """How far from its true length a sequence may be taken to be when those of similar length are put together."""
@@ -20,21 +20,28 @@ SPREAD = 0.05
 
 @dataclass(frozen=True)
 class Batch:
-    """What a network reads, and what it should say next.
+    """What a network reads, and what it should say at each step.
 
-    - `inputs`, `targets`: the symbols, and for each the one that follows it.
-    - `lengths`: how many of each row are true; `None` where all are. Past the end there are zeros.
+    - `inputs`, `targets`: of text, the symbols, and for each the one that follows it.
+    - `lengths`: how many steps of each row are true; `None` where all are. Past the end there are zeros.
     - `fresh`: state carried from the batch before must be dropped.
+    - `scored`: how much the loss of each step counts; `None`: every true step counts once.
+    - `all_rows`, `all_tokens`: of all ranks together; `None` where this is all there is.
     """
 
-    inputs: Int[Tensor, "B T"]
-    targets: Int[Tensor, "B T"]
+    inputs: Tensor
+    targets: Tensor
     lengths: Int[Tensor, " B"] | None
     fresh: bool
+    scored: Float[Tensor, "B T"] | None = None
+    all_rows: int | None = None
+    all_tokens: int | None = None
 
     @property
     def tokens(self) -> int:
-        """How many true targets there are."""
+        """How many targets there are that count."""
+        if self.scored is not None:
+            return int((self.scored > 0).sum())
         return self.targets.numel() if self.lengths is None else int(self.lengths.sum())
 
 
@@ -45,6 +52,9 @@ class Stream(ABC):
     happened, so that a stream that is put back where it was goes on as if it had never stopped.
     """
 
+    carries = False
+    """Whether row k of a batch goes on where row k of the batch before stopped."""
+
     def __init__(self, batch_size: int, seed: int, shuffle: bool, rank: int, world: int):
         if batch_size < 1:
             raise OptionError(f"batch_size must be at least 1; got {batch_size}.")
@@ -54,6 +64,12 @@ class Stream(ABC):
         self.rank, self.world = rank, world
         self.epoch = 0
         self.step = 0
+
+    @property
+    def lanes(self) -> slice:
+        """Which rows of the batch of all ranks are this one's, where a row keeps its place from batch to batch."""
+        size = self.batch_size // self.world
+        return slice(self.rank * size, (self.rank + 1) * size)
 
     @property
     @abstractmethod
@@ -113,6 +129,8 @@ class Lanes(Stream):
     Of `world` ranks, each has its own lanes, next to each other, and keeps them.
     """
 
+    carries = True
+
     def __init__(
         self,
         ids: Int[Tensor, " N"],
@@ -132,9 +150,6 @@ class Lanes(Stream):
                 f"batch_size={batch_size} lanes cannot be shared evenly by {world} ranks. Make it a multiple of {world}."
             )
         self.ids, self.length = _check_ids(ids), length
-        self._first = rank * (batch_size // world)
-        self._rows = batch_size // world
-
         N, chunk = len(ids), batch_size * length
         # every offset leaves room for the same number of steps; a text that has room for one at offset 0 only, has one
         self._steps = max((N - length) // chunk, int(chunk < N)) if shuffle else (N - 1) // chunk
@@ -159,7 +174,7 @@ class Lanes(Stream):
             )
         starts = [targets * k // self.batch_size for k in range(self.batch_size + 1)]
         sizes = torch.tensor(starts).diff()
-        rows = slice(self._first, self._first + self._rows)
+        rows = self.lanes
         for done in range(0, int(sizes.max()), self.length):
             left = (sizes - done).clamp(0, self.length)
             # the width is that of all lanes, not only this rank's, so that ranks agree on it
@@ -169,9 +184,17 @@ class Lanes(Stream):
     def _batch(self, epoch: int, step: int) -> Batch:
         offset = int(self._random(epoch).integers(self._offsets)) if self.shuffle else 0
         stride = (len(self.ids) - 1 - offset) // self.batch_size
-        start = offset + self._first * stride + step * self.length
-        window = self.ids.as_strided((self._rows, self.length + 1), (stride, 1), self.ids.storage_offset() + start)
-        return Batch(window[:, :-1].contiguous(), window[:, 1:].contiguous(), None, fresh=step == 0)
+        start = offset + self.lanes.start * stride + step * self.length
+        rows = self.lanes.stop - self.lanes.start
+        window = self.ids.as_strided((rows, self.length + 1), (stride, 1), self.ids.storage_offset() + start)
+        return Batch(
+            window[:, :-1].contiguous(),
+            window[:, 1:].contiguous(),
+            None,
+            fresh=step == 0,
+            all_rows=self.batch_size,
+            all_tokens=self.batch_size * self.length,
+        )
 
     def _settings(self) -> dict[str, int]:
         return {
@@ -243,11 +266,12 @@ class Sequences(Stream):
         return np.argsort(self._lengths.numpy(), kind="stable")
 
     def _take(self, rows: npt.NDArray[np.int64]) -> Batch:
-        width = int(self._lengths[torch.from_numpy(rows)].max())  # that of all ranks, so that they agree on it
+        everyone = self._lengths[torch.from_numpy(rows)]
+        width = int(everyone.max())  # that of all ranks, so that they agree on it
         share = torch.from_numpy(np.array_split(rows, self.world)[self.rank])
         lengths = self._lengths[share]
         inputs, targets = _windows(self.ids, self._starts[share], lengths, width)
-        return Batch(inputs, targets, lengths, fresh=True)
+        return Batch(inputs, targets, lengths, fresh=True, all_rows=len(rows), all_tokens=int(everyone.sum()))
 
     def _settings(self) -> dict[str, int]:
         return {
@@ -257,6 +281,53 @@ class Sequences(Stream):
             "seed": self.seed,
             "shuffle": int(self.shuffle),
         }
+
+
+class Generated(Stream):
+    """Sequences that are made up as they are needed: every batch of training is new.
+
+    - `make`: a count and a seed to inputs, targets, and how much each step counts (`None`: all alike).
+    - `batches`: how many one pass has. Passes of training differ; the one of evaluation never does.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[int, int], tuple[Tensor, Tensor, Tensor | None]],
+        batch_size: int,
+        batches: int,
+        *,
+        seed: int = 0,
+        rank: int = 0,
+        world: int = 1,
+    ):
+        super().__init__(batch_size, seed, True, rank, world)
+        self.make, self._batches = make, batches
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self._batches
+
+    def one_pass(self) -> Iterator[Batch]:
+        for step in range(self._batches):
+            yield self._batch(0, step)
+
+    def _batch(self, epoch: int, step: int) -> Batch:
+        seed = int(np.random.SeedSequence([self.seed % 2**64, epoch, step]).generate_state(1)[0])
+        inputs, targets, scored = self.make(self.batch_size, seed)
+        share = torch.from_numpy(np.array_split(np.arange(self.batch_size), self.world)[self.rank])
+        whole = Batch(inputs, targets, None, fresh=True, scored=scored)
+        return Batch(
+            inputs[share],
+            targets[share],
+            None,
+            fresh=True,
+            scored=None if scored is None else scored[share],
+            all_rows=self.batch_size,
+            all_tokens=whole.tokens,
+        )
+
+    def _settings(self) -> dict[str, int]:
+        return {"batch_size": self.batch_size, "batches": self._batches, "seed": self.seed}
 
 
 def _cut(order: npt.NDArray[np.int64], size: int, small: int = -1) -> Iterator[npt.NDArray[np.int64]]:

@@ -23,6 +23,7 @@ __all__ = [
     "build_tokeniser",
     "python_source",
     "read_documents",
+    "shortened",
     "split_by_document",
     "split_by_position",
     "split_lines",
@@ -114,6 +115,18 @@ def split_by_document(documents: Iterable[Document], valid: float = 0.05, test: 
         )
     parts = (by_hash[n_test + n_valid :], by_hash[n_test : n_test + n_valid], by_hash[:n_test])
     return Split(*([given[k] for k in sorted(part)] for part in parts))
+
+
+def shortened(documents: Sequence[Document], limit: int, seed: int = 0) -> list[Document]:
+    """Some of the documents, chosen by a hash of their names, that hold about `limit` characters; at least one."""
+    kept: set[int] = set()
+    size = 0
+    for k in sorted(range(len(documents)), key=lambda k: (_hash(seed, documents[k].name), k)):
+        if kept and size + len(documents[k].text) > limit:
+            continue
+        kept.add(k)
+        size += len(documents[k].text)
+    return [documents[k] for k in sorted(kept)]
 
 
 def split_by_position(text: str, valid: float, test: float) -> tuple[str, str, str]:

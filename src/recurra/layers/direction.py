@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, softplus
+from torch.nn.functional import dropout, linear, softplus
 
 from recurra.cells.graph import Node, block, evaluate
 from recurra.cells.notation import Cell
 from recurra.cells.parameters import Learned, spread
 from recurra.engines.choose import choose
 from recurra.engines.protocol import Run, Weights
+from recurra.layers.dropout import check_share
 from recurra.layers.initial import Initialiser, constrained, fill, fill_constrained
 from recurra.types import CellState, Float, Int, Shape
 
@@ -30,12 +31,14 @@ class Direction(nn.Module):
         hidden_size: int,
         *,
         learn_initial: bool,
+        weight_dropout: float = 0.0,
         init: Initialiser,
         device: torch.device | str | None,
         dtype: torch.dtype | None,
     ):
         super().__init__()
         self.cell, self.input_size, self.hidden_size = cell, input_size, hidden_size
+        self.weight_dropout = check_share("weight_dropout", weight_dropout)
         graph, H = cell.graph, hidden_size
 
         def empty(*shape: int) -> Tensor:
@@ -108,7 +111,10 @@ class Direction(nn.Module):
                 noise[name] *= declared.scale
             else:
                 noise[name] = self.W.new_full((1, 1, 1), declared.mean)
-        return Weights(self.W, self.b, self.recurrent_matrices(), self.unit_values(), noise)
+        matrices = self.recurrent_matrices()
+        if self.training and self.weight_dropout:
+            matrices = dropout(matrices, self.weight_dropout)
+        return Weights(self.W, self.b, matrices, self.unit_values(), noise)
 
     def first_state(self, B: int) -> tuple[Float[Tensor, "_K B H"], ...]:
         if len(self.initial):

@@ -7,14 +7,19 @@ from recurra.errors import OptionError
 from recurra.types import Float
 
 
+def check_share(name: str, share: float) -> float:
+    """The share that is dropped, if it leaves something."""
+    if not 0 <= share < 1:
+        raise OptionError(f"{name} must lie in [0, 1); got {share}.")
+    return share
+
+
 class VariationalDropout(nn.Module):
     """Dropout with one mask for all steps of a sequence. Gal & Ghahramani 2016."""
 
     def __init__(self, p: float):
         super().__init__()
-        if not 0 <= p < 1:
-            raise OptionError(f"dropout must lie in [0, 1); got {p}.")
-        self.p = p
+        self.p = check_share("dropout", p)
 
     def forward(self, x: Float[Tensor, "T B D"]) -> Float[Tensor, "T B D"]:
         if not self.training or self.p == 0:

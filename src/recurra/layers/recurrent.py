@@ -28,7 +28,8 @@ class Recurrent(nn.Module):
     - `bidirectional`: each layer also runs from the true end of each sequence; `merge` (`concat`, `sum`, `mean`, `mul`) says
       how the two directions' outputs become one.
     - `residual`: from the second layer on, a layer's input is added to its output.
-    - `dropout`: between layers, one mask for all of time (variational).
+    - `dropout`: between layers, one mask for all of time (variational). `weight_dropout`: of recurrent weights, one mask for
+      all of time and all lanes (Merity et al. 2018).
     - `learn_initial`: the state before the first step is a parameter; otherwise it is zero.
     - `init`: first values of recurrent matrices: `orthogonal`, `xavier`, `uniform`, `identity`, `spectral_radius(0.9)`, or a
       function of your own that fills a matrix in place.
@@ -53,6 +54,7 @@ class Recurrent(nn.Module):
         merge: str = "concat",
         residual: bool = False,
         dropout: float = 0.0,
+        weight_dropout: float = 0.0,
         learn_initial: bool = False,
         engine: str = "auto",
         init: str | Initialiser = "orthogonal",
@@ -85,6 +87,7 @@ class Recurrent(nn.Module):
                     input_size if k == 0 else self.output_size,
                     hidden_size,
                     learn_initial=learn_initial,
+                    weight_dropout=weight_dropout,
                     init=initialiser,
                     device=device,
                     dtype=dtype,

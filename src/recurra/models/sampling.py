@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from recurra.errors import OptionError
-from recurra.models.language import LanguageModel
-from recurra.types import Float, State
+from recurra.models.sequence import SequenceModel
+from recurra.types import Float
 
 
 @dataclass(frozen=True)
@@ -56,19 +56,21 @@ class Choice:
 
 @torch.no_grad()
 def sample(
-    model: LanguageModel,
+    model: SequenceModel,
     prime: list[int],
     length: int,
     *,
     choice: Choice | None = None,
     end: int | None = None,
+    exactly: bool = False,
     stop_probability: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> Iterator[int]:
     """At most `length` symbols that follow `prime`.
 
-    The end comes by the symbol `end` (not given back), by a stop drawn with `stop_probability` before each symbol, or by length;
-    a length drawn beforehand from P(τ) makes it the third way: P(y₁ … y_τ) = P(τ) P(y₁ … y_τ | τ).
+    The end comes by the symbol `end` (not given back), by a stop drawn with `stop_probability` before each symbol, or by length.
+    With `exactly`, the symbol `end` is never drawn: then a length τ that was drawn beforehand decides alone,
+    P(y₁ … y_τ) = P(τ) P(y₁ … y_τ | τ).
     """
     if not prime:
         raise OptionError("sampling needs at least one symbol to start from.")
@@ -84,15 +86,13 @@ def sample(
         for _ in range(length):
             if stop_probability and float(torch.rand((), generator=generator)) < stop_probability:
                 return
+            if exactly and end is not None:
+                logits = logits.index_fill(1, torch.tensor([end], device=device), -torch.inf)
             distribution = choice.probabilities(logits[0].float()).cpu()
             token = int(torch.multinomial(distribution, 1, generator=generator))
             if token == end:
                 return
             yield token
-            logits, state = _step(model, token, state, device)
+            logits, state = model.step(torch.tensor([token], device=device), state)
     finally:
         model.train(training)
-
-
-def _step(model: LanguageModel, token: int, state: State, device: torch.device) -> tuple[Tensor, State]:
-    return model.step(torch.tensor([token], device=device), state)

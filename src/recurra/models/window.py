@@ -32,6 +32,9 @@ class WindowLanguageModel(nn.Module):
         """The logits of the symbol that follows each one, and the last symbols, to pass to the next call as `past`."""
         blank = self.embedding.num_embeddings - 1
         seen = pad(tokens, (self.window - 1, 0), value=blank) if past is None else torch.cat([past, tokens], dim=1)
-        windows = self.embedding(seen).unfold(1, self.window, 1)  # [B, T, E, W]
-        logits = self.output(torch.tanh(self.hidden(windows.flatten(2))))
-        return logits, seen[:, seen.shape[1] - self.window + 1 :]
+        return self.predict(seen.unfold(1, self.window, 1)), seen[:, seen.shape[1] - self.window + 1 :]
+
+    def predict(self, windows: Int[Tensor, "*N W"]) -> Float[Tensor, "*N V"]:
+        """The logits of the symbol that follows each window."""
+        logits: Tensor = self.output(torch.tanh(self.hidden(self.embedding(windows).flatten(-2))))
+        return logits

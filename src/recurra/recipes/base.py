@@ -1,31 +1,19 @@
-"""The settings that every language-model recipe has, with one line about each."""
+"""What every recipe has: settings with one line about each, and how they become an experiment."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
 from recurra.errors import OptionError, choose_from
-from recurra.training.loop import Training
+from recurra.models.sequence import SequenceModel
+from recurra.runs.checkpoint import Checkpoint, restore_weights
+from recurra.training.distributed import Ranks
+from recurra.training.loop import Trainer, Training
 from recurra.types import setting
-
-
-@dataclass(frozen=True)
-class Data:
-    path: str | None = setting(
-        None, "a text file, folder or glob (gzip too); none: the source of Python's standard library"
-    )
-    tokens: str = setting("char", "what a symbol is: byte, char, word or bpe")
-    sequences: bool = setting(False, "each line is a sequence of its own; otherwise one long text in lanes")
-    min_count: int = setting(1, "symbols seen less often become <unk>")
-    valid: float = setting(0.05, "the share of the text that chooses the model")
-    test: float = setting(0.05, "the share of the text that is kept for the last evaluation")
-
-    def check(self) -> None:
-        choose_from("data.tokens", self.tokens, ("byte", "char", "word", "bpe"))
-        if not (0 < self.valid < 1 and 0 <= self.test < 1 and self.valid + self.test < 1):
-            raise OptionError(f"data.valid={self.valid} and data.test={self.test} must leave something to train on.")
 
 
 @dataclass(frozen=True)
@@ -34,7 +22,9 @@ class Model:
     hidden_size: int = setting(256, "units of each layer")
     layers: int = setting(1, "how many are stacked")
     embedding_size: int | None = setting(None, "size of a symbol's vector; none: hidden_size")
-    dropout: float = setting(0.0, "variational, of inputs, between layers and of outputs")
+    dropout: float = setting(0.0, "variational, between layers and of outputs")
+    input_dropout: float | None = setting(None, "variational, of inputs; none: as model.dropout")
+    weight_dropout: float = setting(0.0, "of recurrent weights")
     tied: bool = setting(False, "the softmax uses the embedding's matrix")
     residual: bool = setting(False, "from the second layer on, a layer's input is added to its output")
     learn_initial: bool = setting(False, "the state before the first step is a parameter")
@@ -47,10 +37,9 @@ class Model:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that a run depends on."""
+    """Everything that a run depends on. Each kind of experiment adds its `data`."""
 
-    name: str = setting("python-source", "which recipe this is")
-    data: Data = field(default_factory=Data)
+    name: str = setting("", "which recipe this is")
     model: Model = field(default_factory=Model)
     training: Training = field(default_factory=Training)
     seed: int = setting(0, "where every random number starts from")
@@ -63,11 +52,79 @@ class Recipe:
         choose_from("device", self.device, ("cpu", "cuda"))
         if self.device == "cuda" and not torch.cuda.is_available():
             raise OptionError("device=cuda was asked for, but torch finds no CUDA device here. Use device=cpu.")
-        if self.data.sequences and self.training.truncation.startswith("window"):
-            raise OptionError(
-                "training.truncation=window:K is for lanes of long text; use none or every:K with data.sequences."
-            )
-        if not self.data.sequences and self.training.truncation == "none":
-            raise OptionError(
-                "training.truncation=none needs whole sequences (data.sequences=true); use every:K or window:K."
-            )
+
+
+@dataclass(frozen=True)
+class Question:
+    """What an evaluation is asked: other data than the run's own, baselines, and more costly company."""
+
+    data: str | None = None
+    baselines: bool = True
+    window: int | None = None
+    dynamic: float | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Scores by model; each is a row of named numbers. `steps`: how many predictions they are the mean of."""
+
+    data: str
+    steps: int
+    scores: dict[str, dict[str, float]]
+
+
+class Experiment(ABC):
+    """A recipe with its data: what makes the model, trains it and judges it.
+
+    Data is read when it is first needed: a trained model can be opened where its data no longer is.
+    """
+
+    unit = "symbol"
+    """What is counted and what the loss is per."""
+
+    def __init__(self, recipe: Any, ranks: Ranks):
+        self.recipe, self.ranks = recipe, ranks
+
+    @property
+    @abstractmethod
+    def vocabulary(self) -> dict[str, Any] | None:
+        """What the run folder keeps so that the model can be used without the data; `None` where nothing is needed."""
+
+    @property
+    @abstractmethod
+    def about_data(self) -> str:
+        """A few words on what is trained on."""
+
+    @abstractmethod
+    def make_model(self) -> SequenceModel:
+        """The model, untrained, on the CPU."""
+
+    @abstractmethod
+    def make_trainer(self, model: SequenceModel) -> Trainer:
+        """The model with its stream of data, its loss and its validation."""
+
+    @abstractmethod
+    def judge(self, model: SequenceModel, question: Question) -> Answer:
+        """The model's scores, with baselines beside them."""
+
+    def glimpse(self, model: SequenceModel) -> str | None:
+        """A few words from the model as it is now, to look at while it learns."""
+        return None
+
+    def trainer(self) -> Trainer:
+        """Everything of a run that is not its folder. Every random number comes from the seed."""
+        torch.manual_seed(self.recipe.seed)
+        device = f"cuda:{self.ranks.local_rank}" if self.recipe.device == "cuda" else "cpu"
+        dtype = torch.float64 if self.recipe.dtype == "float64" else torch.float32
+        return self.make_trainer(self.make_model().to(device, dtype))
+
+    def trained(self, checkpoint: Checkpoint, about: str) -> SequenceModel:
+        """The model of a checkpoint: the averaged one, if there is one."""
+        model = self.make_model().to(torch.float64 if self.recipe.dtype == "float64" else torch.float32)
+        kept = {
+            name.removeprefix("average."): value
+            for name, value in checkpoint.tensors.items()
+            if name.startswith("average.")
+        }
+        restore_weights(model, kept or checkpoint.weights, about)
+        return model.eval()

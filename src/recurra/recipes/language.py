@@ -1,61 +1,79 @@
-"""Language models on text: the recipes, and how one becomes data, model and trainer."""
+"""Language models on text: the settings, and how they become data, model and trainer."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from recurra.data.batches import Lanes, Sequences, Stream
-from recurra.data.text import python_source, read_documents, split_by_document, split_by_position, split_lines
+from recurra.data.text import (
+    python_source,
+    read_documents,
+    shortened,
+    split_by_document,
+    split_by_position,
+    split_lines,
+)
 from recurra.data.tokenisers import Tokeniser, build_tokeniser, tokeniser_from_json
-from recurra.errors import DataError, OptionError, RunError, choose_from
+from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.language import LanguageModel
 from recurra.models.markov import Markov, best_markov
-from recurra.recipes.base import Data, Model, Recipe
-from recurra.runs.checkpoint import restore_weights
-from recurra.runs.folder import RunFolder
-from recurra.training.evaluation import evaluate
-from recurra.training.loop import Trainer, Training
+from recurra.models.sampling import Choice, sample
+from recurra.models.sequence import SequenceModel
+from recurra.recipes.base import Answer, Experiment, Question, Recipe
+from recurra.training.distributed import Ranks
+from recurra.training.dynamic_evaluation import evaluate_dynamically
+from recurra.training.evaluation import evaluate, evaluate_window
+from recurra.training.loop import Trainer
 from recurra.training.truncation import read_truncation
-
-RECIPES: dict[str, tuple[Recipe, str]] = {
-    "python-source": (
-        Recipe(
-            data=Data(tokens="char", min_count=100),
-            model=Model(cell="lstm", hidden_size=256, embedding_size=64),
-            training=Training(steps=600, batch_size=32, truncation="every:128", validate_every=200, save_every=100),
-        ),
-        "the source of Python's standard library on this machine; needs no download",
-    ),
-    "text": (
-        Recipe(
-            name="text",
-            data=Data(tokens="char", valid=0.1, test=0.0),
-            model=Model(cell="lstm", hidden_size=320, embedding_size=64, dropout=0.1),
-            training=Training(steps=1500, batch_size=32, truncation="every:128", validate_every=250, save_every=250),
-        ),
-        "any text file: data.path=FILE",
-    ),
-    "names": (
-        Recipe(
-            name="names",
-            data=Data(tokens="char", sequences=True, valid=0.1, test=0.1),
-            model=Model(cell="lstm", hidden_size=256, embedding_size=32, dropout=0.3),
-            training=Training(
-                steps=3000, batch_size=128, truncation="none", learning_rate=4e-3, validate_every=250, save_every=250
-            ),
-        ),
-        "any file with one short sequence per line: data.path=FILE",
-    ),
-}
+from recurra.training.window_fit import fit_window_model
+from recurra.types import setting
 
 
-def find_recipe(name: str) -> Recipe:
-    return RECIPES[choose_from("recipe", name, RECIPES)][0]
+@dataclass(frozen=True)
+class Data:
+    path: str | None = setting(
+        None, "a text file, folder or glob (gzip too); none: the source of Python's standard library"
+    )
+    tokens: str = setting("char", "what a symbol is: byte, char, word or bpe")
+    sequences: bool = setting(False, "each line is a sequence of its own; otherwise one long text in lanes")
+    min_count: int = setting(1, "symbols seen less often become <unk>")
+    max_symbols: int | None = setting(None, "keep this many symbols, the most frequent; pieces of bpe (none: 1000)")
+    limit: int | None = setting(
+        None, "train on about this many characters (whole files, if there are several); none: on all"
+    )
+    valid: float = setting(0.05, "the share of the text that chooses the model")
+    test: float = setting(0.05, "the share of the text that is kept for the last evaluation")
+
+    def check(self) -> None:
+        choose_from("data.tokens", self.tokens, ("byte", "char", "word", "bpe"))
+        if not (0 < self.valid < 1 and 0 <= self.test < 1 and self.valid + self.test < 1):
+            raise OptionError(f"data.valid={self.valid} and data.test={self.test} must leave something to train on.")
+        for name in ("min_count", "max_symbols", "limit"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise OptionError(f"data.{name} must be at least 1; got {getattr(self, name)}.")
+
+
+@dataclass(frozen=True)
+class LanguageRecipe(Recipe):
+    data: Data = field(default_factory=Data)
+
+    def check(self) -> None:
+        super().check()
+        if self.data.sequences and self.training.truncation.startswith("window"):
+            raise OptionError(
+                "training.truncation=window:K is for lanes of long text; use none or every:K with data.sequences."
+            )
+        if not self.data.sequences and self.training.truncation == "none":
+            raise OptionError(
+                "training.truncation=none needs whole sequences (data.sequences=true); use every:K or window:K."
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,13 +102,16 @@ def read_corpus(data: Data, seed: int, tokeniser: Tokeniser | None = None) -> Co
     else:
         documents = python_source() if data.path is None else read_documents(data.path)
         if len(documents) == 1:
-            cut = split_by_position(documents[0].text, data.valid, data.test)
-            parts = [[text] if text else [] for text in cut]
+            first, *held_out = split_by_position(documents[0].text, data.valid, data.test)
+            parts = [[text] if text else [] for text in (first[: data.limit], *held_out)]
         else:
             split = split_by_document(documents, data.valid, data.test, seed)
-            parts = [["\n".join(each.text for each in part)] for part in (split.train, split.valid, split.test)]
+            learned = split.train if data.limit is None else shortened(split.train, data.limit, seed)
+            parts = [["\n".join(each.text for each in part)] for part in (learned, split.valid, split.test)]
     if tokeniser is None:
-        tokeniser = build_tokeniser(data.tokens, parts[0], min_count=data.min_count, sequences=data.sequences)
+        tokeniser = build_tokeniser(
+            data.tokens, parts[0], min_count=data.min_count, max_size=data.max_symbols, sequences=data.sequences
+        )
     train, valid, test = ([_encode(tokeniser, text) for text in part] for part in parts)
     return Corpus(tokeniser, train, valid, test)
 
@@ -102,67 +123,127 @@ def _encode(tokeniser: Tokeniser, text: str) -> Tensor:
     return torch.cat([torch.tensor([tokeniser.start]), ids, torch.tensor([tokeniser.end])])
 
 
-def make_stream(recipe: Recipe, part: list[Tensor], *, training: bool) -> Stream:
-    """The order in which a part of the corpus is read."""
-    settings = recipe.training
-    if recipe.data.sequences:
-        return Sequences(part, settings.batch_size if training else 256, seed=recipe.seed, shuffle=training)
-    truncation = read_truncation(settings.truncation)
-    length = truncation.k if truncation.form == "every" and truncation.k else settings.length
-    if training:
-        return Lanes(torch.cat(part), settings.batch_size, length, seed=recipe.seed)
-    return Lanes(torch.cat(part), 8, 512, shuffle=False)
+class Language(Experiment):
+    """A language model on a text. With the vocabulary of a run folder, the text is not needed until it is trained or judged."""
 
+    def __init__(self, recipe: LanguageRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
+        super().__init__(recipe, ranks)
+        self._vocabulary = vocabulary
 
-def make_model(recipe: Recipe, vocabulary_size: int) -> LanguageModel:
-    model = recipe.model
-    made = LanguageModel(
-        vocabulary_size,
-        model.cell,
-        model.hidden_size,
-        embedding_size=model.embedding_size,
-        layers=model.layers,
-        dropout=model.dropout,
-        tied=model.tied,
-        residual=model.residual,
-        learn_initial=model.learn_initial,
-        engine=recipe.engine,
-    )
-    return made.to(recipe.device, torch.float64 if recipe.dtype == "float64" else torch.float32)
+    @cached_property
+    def corpus(self) -> Corpus:
+        known = tokeniser_from_json(self._vocabulary) if self._vocabulary is not None else None
+        return read_corpus(self.recipe.data, self.recipe.seed, known)
 
+    @cached_property
+    def tokeniser(self) -> Tokeniser:
+        return self.corpus.tokeniser if self._vocabulary is None else tokeniser_from_json(self._vocabulary)
 
-def make_trainer(recipe: Recipe, corpus: Corpus) -> Trainer:
-    """Everything of a run that is not its folder. Every random number comes from the seed."""
-    train = make_stream(recipe, corpus.train, training=True)
-    train.steps_per_epoch  # noqa: B018  a text that is too short is refused here, before anything is made
-    if not any(len(part) > 1 for part in corpus.valid):
-        raise DataError(
-            f"the validation part needs at least 2 symbols, but data.valid={recipe.data.valid} leaves fewer. "
-            "Give more text or a larger share."
+    @property
+    def vocabulary(self) -> dict[str, Any]:
+        """The tokeniser, and for sequences how many had each length: P(τ)."""
+        if self._vocabulary is not None:
+            return self._vocabulary
+        kept = self.tokeniser.to_json()
+        if self.recipe.data.sequences:
+            counted = Counter(len(sequence) - 2 for sequence in self.corpus.train)
+            kept["lengths"] = {str(length): counted[length] for length in sorted(counted)}
+        return kept
+
+    def draw_length(self, generator: torch.Generator) -> int:
+        """τ, as often as the training sequences had it."""
+        counted = self.vocabulary.get("lengths")
+        if not counted:
+            raise OptionError("this model read one long text, which has no lengths to draw from. Say --length instead.")
+        weights = torch.tensor(list(counted.values()), dtype=torch.float64)
+        return int(list(counted)[int(torch.multinomial(weights, 1, generator=generator))])
+
+    @property
+    def about_data(self) -> str:
+        symbols = sum(len(part) for part in self.corpus.train)
+        return f"{symbols:,} {self.recipe.data.tokens} symbols, vocabulary {self.tokeniser.size}"
+
+    def make_stream(self, part: list[Tensor], *, training: bool) -> Stream:
+        """The order in which a part of the corpus is read."""
+        settings, seed = self.recipe.training, self.recipe.seed
+        share: dict[str, Any] = {"rank": self.ranks.rank, "world": self.ranks.world}
+        if self.recipe.data.sequences:
+            return Sequences(part, settings.batch_size if training else 256, seed=seed, shuffle=training, **share)
+        truncation = read_truncation(settings.truncation)
+        length = truncation.k if truncation.form == "every" and truncation.k else settings.length
+        if training:
+            return Lanes(torch.cat(part), settings.batch_size, length, seed=seed, **share)
+        lanes = 8 * self.ranks.world // math.gcd(8, self.ranks.world)  # a number that the ranks can share
+        return Lanes(torch.cat(part), lanes, 512, shuffle=False, **share)
+
+    def make_model(self) -> LanguageModel:
+        model = self.recipe.model
+        return LanguageModel(
+            self.tokeniser.size,
+            model.cell,
+            model.hidden_size,
+            embedding_size=model.embedding_size,
+            layers=model.layers,
+            dropout=model.dropout,
+            input_dropout=model.input_dropout,
+            weight_dropout=model.weight_dropout,
+            tied=model.tied,
+            residual=model.residual,
+            learn_initial=model.learn_initial,
+            engine=self.recipe.engine,
         )
-    torch.manual_seed(recipe.seed)
-    model = make_model(recipe, corpus.tokeniser.size)
-    valid = make_stream(recipe, corpus.valid, training=False)
-    return Trainer(
-        model,
-        train,
-        recipe.training,
-        lambda judged: evaluate(judged, valid).nats,
-        bfloat16=recipe.dtype == "bfloat16",
-    )
 
+    def make_trainer(self, model: SequenceModel) -> Trainer:
+        recipe, corpus = self.recipe, self.corpus
+        train = self.make_stream(corpus.train, training=True)
+        train.steps_per_epoch  # noqa: B018  a text that is too short is refused here, before anything is made
+        if not any(len(part) > 1 for part in corpus.valid):
+            raise DataError(
+                f"the validation part needs at least 2 symbols, but data.valid={recipe.data.valid} leaves fewer. "
+                "Give more text or a larger share."
+            )
+        valid = self.make_stream(corpus.valid, training=False)
+        return Trainer(
+            model,
+            train,
+            recipe.training,
+            lambda judged: evaluate(judged, valid, ranks=self.ranks).nats,
+            bfloat16=recipe.dtype == "bfloat16",
+            ranks=self.ranks,
+        )
 
-def open_run(path: Path, which: str = "best") -> tuple[RunFolder, Recipe, Tokeniser, LanguageModel]:
-    """A trained model from its folder: the best checkpoint, or the last one where no best was kept."""
-    from recurra.recipes.reader import from_dict
+    def judge(self, model: SequenceModel, question: Question) -> Answer:
+        corpus, recipe = self.corpus, self.recipe
+        has_test = any(len(each) > 1 for each in corpus.test)
+        part, name = (corpus.test, "test") if has_test else (corpus.valid, "validation")
+        if question.data is not None:
+            other = read_corpus(replace(recipe.data, path=question.data), recipe.seed, self.tokeniser)
+            part, name = [*other.train, *other.valid, *other.test], question.data
+        stream = self.make_stream(part, training=False)
+        made = evaluate(model, stream)
+        called = f"{recipe.model.cell}-{recipe.model.hidden_size}"
+        nats = {called: made.nats}
+        if question.dynamic is not None:
+            train = self.make_stream(corpus.train, training=False)
+            short = Lanes(stream.ids, stream.batch_size, 32, shuffle=False) if isinstance(stream, Lanes) else stream
+            nats[f"{called}, dynamic"] = evaluate_dynamically(model, train, short, rate=question.dynamic).nats
+        if question.window is not None:
+            fixed = fit_window_model(corpus.train, self.tokeniser.size, question.window, seed=recipe.seed)
+            nats[f"window of {question.window}"] = evaluate_window(fixed, stream).nats
+        if question.baselines:
+            nats[f"markov order {corpus.markov.order}"] = corpus.markov.score(
+                part if recipe.data.sequences else torch.cat(part)
+            )
+        scores = {k: {"nats": v, "perplexity": math.exp(min(v, 700)), "bits": v / math.log(2)} for k, v in nats.items()}
+        return Answer(name, made.tokens, scores)
 
-    folder = RunFolder.open(path)
-    recipe = from_dict(Recipe, folder.recipe)
-    if folder.vocabulary is None:
-        raise RunError(f"{path} has no vocabulary.json: it is not a language model's run.")
-    tokeniser = tokeniser_from_json(folder.vocabulary)
-    checkpoint = folder.load(which if folder.has(which) else "last")
-    model = make_model(replace(recipe, device="cpu"), tokeniser.size)
-    kept = {name.removeprefix("average."): v for name, v in checkpoint.tensors.items() if name.startswith("average.")}
-    restore_weights(model, kept or checkpoint.weights, str(path))
-    return folder, recipe, tokeniser, model.eval()
+    def glimpse(self, model: SequenceModel) -> str:
+        start = [self.tokeniser.start] if self.tokeniser.start is not None else self.first_symbols("\n")
+        random = torch.Generator().manual_seed(self.recipe.seed)
+        drawn = sample(model, start, 120, choice=Choice(temperature=0.8), end=self.tokeniser.end, generator=random)
+        return self.tokeniser.decode(drawn)
+
+    def first_symbols(self, text: str) -> list[int]:
+        """What a text is begun with where there is no start symbol."""
+        found: list[int] = self.tokeniser.encode(text, unknown="replace").tolist()
+        return found

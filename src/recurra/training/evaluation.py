@@ -1,48 +1,98 @@
-"""How well a language model predicts: mean negative log-likelihood, perplexity, bits per symbol."""
+"""How well a model predicts: the mean loss over all steps that count, and for symbols perplexity, bits and accuracy."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
-from recurra.data.batches import Stream
-from recurra.models.language import LanguageModel
+from recurra.data.batches import Batch, Stream
+from recurra.models.sequence import SequenceModel
+from recurra.training.distributed import Ranks
 from recurra.training.objectives import step_weights, weighted_nll
+from recurra.training.truncation import Loss
 from recurra.types import State
 
 
 @dataclass(frozen=True)
 class Score:
-    """`nats` is the mean over all symbols; perplexity is e to that, bits are nats over ln 2."""
+    """`mean` is the loss of a step on average: nats per symbol for a language model; perplexity is e to that."""
 
-    nats: float
+    mean: float
     tokens: int
+    accuracy: float | None = None
+
+    @property
+    def nats(self) -> float:
+        return self.mean
 
     @property
     def perplexity(self) -> float:
-        return math.exp(min(self.nats, 700))
+        return math.exp(min(self.mean, 700))
 
     @property
     def bits(self) -> float:
-        return self.nats / math.log(2)
+        return self.mean / math.log(2)
+
+
+class Tally:
+    """Losses and hits of many batches as one score."""
+
+    def __init__(self, loss: Loss):
+        self.loss = loss
+        self.sums = torch.zeros(3, dtype=torch.float64)  # loss, hits, steps
+
+    @torch.no_grad()
+    def add(self, predicted: torch.Tensor, batch: Batch) -> None:
+        """The predictions of one batch."""
+        B, T = batch.inputs.shape[:2]
+        lengths = None if batch.lengths is None else batch.lengths.to(predicted.device)
+        weights = step_weights(B, T, lengths, "mean", predicted.device, torch.float32)
+        if batch.scored is not None:
+            weights = weights * batch.scored.to(weights)
+        targets = batch.targets.to(predicted.device)
+        loss = self.loss(predicted, targets, weights.to(predicted.dtype)).double()
+        hits = torch.zeros(())
+        if not targets.is_floating_point():
+            hits = ((predicted.argmax(-1) == targets) * (weights > 0)).sum()
+        self.sums += torch.stack([loss.cpu(), hits.double().cpu(), torch.tensor(float(batch.tokens)).double()])
+
+    def score(self, ranks: Ranks, device: torch.device) -> Score:
+        loss, hits, steps = ranks.sum(self.sums.to(device)).tolist()
+        return Score(loss / max(1, steps), int(steps), hits / max(1, steps))
 
 
 @torch.no_grad()
-def evaluate(model: LanguageModel, stream: Stream) -> Score:
-    """One pass over the data; in lanes the state is carried from chunk to chunk. The model is left in its mode."""
+def evaluate(
+    model: SequenceModel, stream: Stream | Iterable[Batch], loss: Loss = weighted_nll, ranks: Ranks = Ranks()
+) -> Score:
+    """One pass over the data; in lanes the state is carried from chunk to chunk. The model is left in its mode.
+
+    Each of several ranks gives a stream of its own part, and gets the score of all.
+    """
     training = model.training
     model.eval()
-    weight = model.output.weight
-    total, tokens = torch.zeros((), dtype=torch.float64), 0
+    device = model.output.weight.device
+    tally = Tally(loss)
     state: State | None = None
-    for batch in stream.one_pass():
-        lengths = None if batch.lengths is None else batch.lengths.to(weight.device)
-        logits, state = model(batch.inputs.to(weight.device), None if batch.fresh else state, lengths)
-        B, T = batch.inputs.shape
-        weights = step_weights(B, T, lengths, "mean", weight.device, weight.dtype)
-        total += weighted_nll(logits, batch.targets.to(weight.device), weights).double().cpu()
-        tokens += batch.tokens
+    for batch in stream.one_pass() if isinstance(stream, Stream) else stream:
+        if len(batch.inputs):
+            lengths = None if batch.lengths is None else batch.lengths.to(device)
+            predicted, state = model(batch.inputs.to(device), None if batch.fresh else state, lengths)
+            tally.add(predicted, batch)
     model.train(training)
-    return Score(float(total) / max(1, tokens), tokens)
+    return tally.score(ranks, device)
+
+
+def evaluate_window(model: nn.Module, stream: Stream) -> Score:
+    """The same for the fixed-window model, which carries its last symbols instead of a state."""
+    tally = Tally(weighted_nll)
+    past = None
+    with torch.no_grad():
+        for batch in stream.one_pass():
+            logits, past = model(batch.inputs, None if batch.fresh else past)
+            tally.add(logits, batch)
+    return tally.score(Ranks(), torch.device("cpu"))

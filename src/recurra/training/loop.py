@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from recurra.data.batches import Batch, Stream
 from recurra.errors import OptionError, choose_from
-from recurra.models.language import LanguageModel
+from recurra.models.sequence import SequenceModel
 from recurra.runs.checkpoint import Checkpoint, restore_weights
+from recurra.training.averaging import Average, read_average
 from recurra.training.clipping import clip_gradients
+from recurra.training.distributed import Ranks
+from recurra.training.feeding import own_inputs, read_feeding
 from recurra.training.objectives import OVER_TIME, step_weights, weighted_nll
 from recurra.training.schedules import SCHEDULES, Plateau, learning_rate
-from recurra.training.truncation import backward, read_truncation
+from recurra.training.truncation import Loss, backward, read_truncation
 from recurra.types import State, setting
 
 PATIENCE_WITH_NAN = 5
@@ -41,7 +44,10 @@ class Training:
     over_time: str = setting("mean", "the loss of a sequence: mean, sum or 1/t")
     l2: float = setting(0.0, "weight decay")
     l1: float = setting(0.0, "penalty on the sum of absolute weights")
-    average: float | None = setting(None, "evaluate an exponential average of the weights with this decay, e.g. 0.999")
+    average: str | None = setting(
+        None, "evaluate averaged weights: ema:0.999 (exponential), asgd:1000 (mean from a step on)"
+    )
+    feeding: str = setting("teacher", "what a step reads: teacher (the true symbol), free (its own), scheduled:0.25")
     reset: float = setting(
         0.05, "the chance that a lane starts from nothing at a new batch of every:K, so that it learns to"
     )
@@ -52,6 +58,8 @@ class Training:
 
     def check(self) -> None:
         read_truncation(self.truncation)
+        read_average(self.average)
+        read_feeding(self.feeding)
         choose_from("training.optimiser", self.optimiser, OPTIMISERS)
         choose_from("training.schedule", self.schedule, SCHEDULES)
         choose_from("training.over_time", self.over_time, OVER_TIME)
@@ -66,8 +74,6 @@ class Training:
                 raise OptionError(f"training.{name} must not be negative; got {getattr(self, name)}.")
         if not 0 <= self.reset <= 1:
             raise OptionError(f"training.reset must lie between 0 and 1; got {self.reset}.")
-        if self.average is not None and not 0 < self.average < 1:
-            raise OptionError(f"training.average must lie between 0 and 1; got {self.average}.")
 
 
 OPTIMISERS: dict[str, Callable[[Any, Training], torch.optim.Optimizer]] = {
@@ -120,42 +126,49 @@ Event = Step | Validated | Save | Finished
 class Trainer:
     """A model in training: what it has besides its weights, and the events of each step.
 
-    - `evaluate`: the model to its mean negative log-likelihood on validation data.
+    - `evaluate`: the model to its score on validation data; less is better.
+    - `loss`: predictions, targets and the weight of each step, to what is minimised.
+    - `ranks`: the processes that train together; every method is called by all of them.
 
     A trainer that was restored from a checkpoint goes on bit for bit as if it had never stopped (on a CPU with the same
-    number of threads).
+    number of threads and of ranks; to rounding on another number of ranks).
     """
 
     def __init__(
         self,
-        model: LanguageModel,
+        model: SequenceModel,
         stream: Stream,
         settings: Training,
-        evaluate: Callable[[LanguageModel], float],
+        evaluate: Callable[[Any], float],
         *,
+        loss: Loss = weighted_nll,
         bfloat16: bool = False,
+        ranks: Ranks = Ranks(),
     ):
         self.model, self.stream, self.settings, self.evaluate = model, stream, settings, evaluate
-        self.truncation = read_truncation(settings.truncation)
+        self.loss, self.bfloat16, self.ranks = loss, bfloat16, ranks
+        self.truncation, self.feeding = read_truncation(settings.truncation), read_feeding(settings.feeding)
         self.optimiser = OPTIMISERS[settings.optimiser](model.parameters(), settings)
         self.plateau = Plateau()
-        self.averaged = copy.deepcopy(model) if settings.average is not None else None
-        self.bfloat16 = bfloat16
+        average = read_average(settings.average)
+        self.average = Average(model, *average) if average is not None else None
         self.step, self.skipped, self.in_a_row = 0, 0, 0
         self.best, self.since_best = math.inf, 0
         self.state: State | None = None
         self.tail: Tensor | None = None
         self.done: str | None = None  # why training has ended for good
         self.asked_to_stop: str | None = None  # set it to end after the step that is running, with a checkpoint
+        if ranks.rank:  # masks of dropout differ from rank to rank; what all share is drawn from (seed, step)
+            torch.manual_seed(stream.seed + 1_000_003 * ranks.rank)
 
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
     @property
-    def evaluated(self) -> LanguageModel:
+    def evaluated(self) -> SequenceModel:
         """The model that is judged and kept: the averaged one, if there is one."""
-        return self.averaged if self.averaged is not None else self.model
+        return self.average.model if self.average is not None else self.model
 
     def events(self) -> Iterator[Event]:
         """Train until the settings say stop."""
@@ -203,12 +216,42 @@ class Trainer:
             group["lr"] = rate
         if batch.fresh:
             self.state = self.tail = None
-        self._reset_lanes()
+        state = self._start()
+        self.optimiser.zero_grad(set_to_none=True)
+        total, final, tail = self._backward(batch, state)
+        if settings.l1:
+            for parameter in model.parameters():
+                if parameter.grad is not None:
+                    parameter.grad += settings.l1 / self.ranks.world * parameter.detach().sign()
+        total = self._share(total)
+        norm = clip_gradients(model.parameters(), settings.clip_norm, settings.clip_value)
+        sound = bool(torch.isfinite(total)) and bool(torch.isfinite(norm))
+        self.step += 1
+        if sound:
+            self.optimiser.step()
+            self.state, self.tail, self.in_a_row = final, tail, 0
+            if self.average is not None:
+                self.average.follow(model, self.step)
+        else:  # the weights stay as they are, and a state that may be poisoned is dropped
+            self.skipped += 1
+            self.in_a_row += 1
+            self.state = self.tail = None
+        return Step(self.step, float(total), float(norm), rate, batch.all_tokens or batch.tokens, skipped=not sound)
+
+    def _backward(self, batch: Batch, state: State | None) -> tuple[Tensor, State | None, Tensor | None]:
+        """Gradients of this rank's part; the loss, and what goes over to the next batch: the state, and steps to read again."""
         inputs, targets = batch.inputs.to(self.device), batch.targets.to(self.device)
         lengths = None if batch.lengths is None else batch.lengths.to(self.device)
-        B, T = inputs.shape
-        weights = step_weights(B, T, lengths, settings.over_time, self.device, model.output.weight.dtype)
-        count = batch.tokens if settings.over_time == "mean" else B
+        B, T = inputs.shape[:2]
+        dtype = self.model.output.weight.dtype
+        if B == 0:  # the last sequences of an epoch may be fewer than the ranks
+            return torch.zeros((), device=self.device, dtype=dtype), None, None
+        weights = step_weights(B, T, lengths, self.settings.over_time, self.device, dtype)
+        if batch.scored is not None:
+            weights = weights * batch.scored.to(weights)
+        share = self.feeding.share(self.step, self.settings.steps)
+        if share:
+            inputs = own_inputs(self.model, inputs, state, share)
         overlap = 0
         if self.truncation.form == "window" and self.truncation.k is not None and lengths is None:
             if (
@@ -217,46 +260,38 @@ class Trainer:
                 inputs, targets = torch.cat([self.tail, inputs], dim=1), torch.cat([self.tail, targets], dim=1)
                 weights = torch.cat([torch.zeros_like(weights[:, :1]).expand(B, self.tail.shape[1]), weights], dim=1)
             overlap = min(self.truncation.k, inputs.shape[1])
-        self.optimiser.zero_grad(set_to_none=True)
+        count = (batch.all_tokens or batch.tokens) if self.settings.over_time == "mean" else (batch.all_rows or B)
         with self._autocast():
-            total, state = backward(
-                model,
+            total, final = backward(
+                self.model,
                 inputs,
                 targets,
                 weights / count,
                 self.truncation,
-                weighted_nll,
-                self.state,
+                self.loss,
+                state,
                 lengths,
                 overlap=overlap,
             )
-        if settings.l1:
-            for parameter in model.parameters():
-                if parameter.grad is not None:
-                    parameter.grad += settings.l1 * parameter.detach().sign()
-        norm = clip_gradients(model.parameters(), settings.clip_norm, settings.clip_value)
-        sound = bool(torch.isfinite(total)) and bool(torch.isfinite(norm))
-        self.step += 1
-        if sound:
-            self.optimiser.step()
-            self.state, self.in_a_row = state, 0
-            self.tail = inputs[:, inputs.shape[1] - overlap :] if overlap else None
-            self._average()
-        else:  # the weights stay as they are, and a state that may be poisoned is dropped
-            self.skipped += 1
-            self.in_a_row += 1
-            self.state = self.tail = None
-        return Step(self.step, float(total), float(norm), rate, batch.tokens, skipped=not sound)
+        tail = inputs[:, inputs.shape[1] - overlap :] if overlap else None
+        return total, final if self.stream.carries else None, tail
 
-    @torch.no_grad()
-    def _reset_lanes(self) -> None:
-        """Let some lanes start from nothing: a network that has only ever gone on does not know how to begin."""
+    def _share(self, total: Tensor) -> Tensor:
+        """The gradients and the loss of all ranks together. If one was asked to stop, all are."""
+        asked = total.new_tensor(float(self.asked_to_stop is not None))
+        total, asked = self.ranks.sum_gradients(list(self.model.parameters()), total, asked)
+        if self.asked_to_stop is None and float(asked) > 0:
+            self.asked_to_stop = "another rank was asked to stop"
+        return total
+
+    def _start(self) -> State | None:
+        """The carried state, with some lanes from nothing: a network that has only ever gone on does not know how to begin."""
         if self.state is None or self.settings.reset == 0 or self.tail is not None:
-            return
-        B = len(self.state[0][0][0])
-        again = (torch.rand(B) < self.settings.reset).to(self.device)
-        first = self.model.recurrent.initial_state(B)
-        self.state = tuple(
+            return self.state
+        drawn = np.random.default_rng([self.stream.seed % 2**64, self.step]).random(self.stream.batch_size)
+        again = torch.from_numpy(drawn[self.stream.lanes] < self.settings.reset).to(self.device)
+        first = self.model.recurrent.initial_state(len(again))
+        return tuple(
             tuple(
                 tuple(
                     torch.where(again.view(-1, *[1] * (old.ndim - 1)), new, old)
@@ -270,14 +305,6 @@ class Trainer:
     def _autocast(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.device.type, torch.bfloat16) if self.bfloat16 else nullcontext()
 
-    @torch.no_grad()
-    def _average(self) -> None:
-        if self.averaged is None or self.settings.average is None:
-            return
-        decay = min(self.settings.average, self.step / (self.step + 10))  # early weights are soon forgotten
-        for kept, now in zip(self.averaged.parameters(), self.model.parameters(), strict=True):
-            kept.lerp_(now, 1 - decay)
-
     def validate(self) -> Validated:
         value = self.evaluate(self.evaluated)
         is_best = value < self.best
@@ -289,10 +316,14 @@ class Trainer:
     # -- to and from a checkpoint ------------------------------------------------------------------------------------
 
     def checkpoint(self) -> Checkpoint:
-        """Everything that going on needs."""
-        tensors: dict[str, Tensor] = {"random.cpu": torch.get_rng_state()}
+        """Everything that going on needs, of all ranks. All of them must ask for it together."""
+        gather = self.ranks.gather
+        tensors: dict[str, Tensor] = {}
+        for k, states in enumerate(gather(torch.get_rng_state().to(self.device))):
+            tensors[f"random.cpu.{k}"] = states
         if self.device.type == "cuda":
-            tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
+            for k, states in enumerate(gather(torch.cuda.get_rng_state(self.device).to(self.device))):
+                tensors[f"random.cuda.{k}"] = states
         scalars: dict[str, dict[str, float]] = {}
         for index, values in self.optimiser.state_dict()["state"].items():
             for name, value in values.items():
@@ -302,11 +333,11 @@ class Trainer:
                     scalars.setdefault(str(index), {})[name] = value
         for k, layer in enumerate(self.state or ()):
             for i, value in enumerate(layer[0]):
-                tensors[f"state.{k}.{i}"] = value
+                tensors[f"state.{k}.{i}"] = torch.cat(gather(value))
         if self.tail is not None:
-            tensors["tail"] = self.tail
-        if self.averaged is not None:
-            tensors |= {f"average.{name}": value for name, value in self.averaged.state_dict().items()}
+            tensors["tail"] = torch.cat(gather(self.tail))
+        if self.average is not None:
+            tensors |= {f"average.{name}": value for name, value in self.average.model.state_dict().items()}
         facts = {
             "stream": self.stream.state_dict(),
             "optimiser": scalars,
@@ -323,9 +354,9 @@ class Trainer:
         """Go on from a checkpoint."""
         facts, tensors = checkpoint.facts, checkpoint.tensors
         restore_weights(self.model, checkpoint.weights, "the checkpoint")
-        if self.averaged is not None:
+        if self.average is not None:
             kept = {name.removeprefix("average."): v for name, v in tensors.items() if name.startswith("average.")}
-            restore_weights(self.averaged, kept, "the checkpoint's averaged weights")
+            restore_weights(self.average.model, kept, "the checkpoint's averaged weights")
         described = self.optimiser.state_dict()
         described["state"] = {int(index): dict(values) for index, values in facts["optimiser"].items()}
         for name, value in tensors.items():
@@ -338,13 +369,15 @@ class Trainer:
         self.best, self.since_best = facts["best"], facts["since_best"]
         self.skipped, self.in_a_row, self.step = facts["skipped"], facts["in_a_row"], checkpoint.step
         self.done = facts["done"]
-        states = len(self.model.recurrent.cell.graph.states)
+        states, lanes = len(self.model.recurrent.cell.graph.states), self.stream.lanes
         if "state.0.0" in tensors:
             self.state = tuple(
-                (tuple(tensors[f"state.{k}.{i}"].to(self.device) for i in range(states)),)
+                (tuple(tensors[f"state.{k}.{i}"][lanes].to(self.device) for i in range(states)),)
                 for k in range(len(self.model.recurrent.layers))
             )
-        self.tail = tensors["tail"].to(self.device) if "tail" in tensors else None
-        torch.set_rng_state(tensors["random.cpu"])
-        if self.device.type == "cuda" and "random.cuda" in tensors:
-            torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
+        self.tail = tensors["tail"][lanes].to(self.device) if "tail" in tensors else None
+        rank = self.ranks.rank
+        if f"random.cpu.{rank}" in tensors:  # a rank that was not there then keeps the numbers that it began with
+            torch.set_rng_state(tensors[f"random.cpu.{rank}"])
+        if self.device.type == "cuda" and f"random.cuda.{rank}" in tensors:
+            torch.cuda.set_rng_state(tensors[f"random.cuda.{rank}"], self.device)

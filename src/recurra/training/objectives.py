@@ -1,4 +1,4 @@
-"""What is minimised: the negative log-likelihood of each step, and how steps are weighed."""
+"""What is minimised: the negative log-likelihood or squared error of each step, and how steps are weighed."""
 
 from __future__ import annotations
 
@@ -30,3 +30,10 @@ def weighted_nll(
     """Σ weight · −log P(target)."""
     losses = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
     return (losses * weights.reshape(-1).to(losses.dtype)).sum()
+
+
+def weighted_square(
+    values: Float[Tensor, "B T D"], targets: Float[Tensor, "B T D"], weights: Float[Tensor, "B T"]
+) -> Float[Tensor, ""]:
+    """Σ weight · |value − target|²."""
+    return ((values - targets).square().sum(-1) * weights.to(values.dtype)).sum()

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from recurra.errors import OptionError, choose_from
-from recurra.models.language import LanguageModel, detached
+from recurra.models.sequence import SequenceModel, detached
 from recurra.types import Float, Int, State
 
-Loss = Callable[[Float[Tensor, "B T V"], Int[Tensor, "B T"], Float[Tensor, "B T"]], Tensor]
-"""Logits, targets and the weight of each step, to a number."""
+Loss = Callable[[Float[Tensor, "B T V"], Tensor, Float[Tensor, "B T"]], Tensor]
+"""Predictions, targets and the weight of each step, to a number."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,9 @@ def read_truncation(text: str) -> Truncation:
 
 
 def backward(
-    model: LanguageModel,
-    tokens: Int[Tensor, "B T"],
-    targets: Int[Tensor, "B T"],
+    model: SequenceModel,
+    inputs: Tensor,
+    targets: Tensor,
     weights: Float[Tensor, "B T"],
     truncation: Truncation,
     loss: Loss,
@@ -89,18 +89,19 @@ def backward(
     """Add the truncated gradient of Σ_t weight_t · L_t to the parameters; the loss, and the state after the last step.
 
     `every` goes through the sequence piece by piece and frees each piece's memory at once, so that memory grows with k and
-    not with T. `window` runs all windows as one batch; with `overlap`, the state that it gives is that before the last `overlap`
-    steps, so that the next call can read those steps again and reach back over the border.
+    not with T. A `state` that has a gradient, such as a learned first one, gets it from the first piece. `window` runs all
+    windows as one batch; with `overlap`, the state that it gives is that before the last `overlap` steps, so that the next
+    call can read those steps again and reach back over the border.
     """
     if truncation.form == "window":
-        return _windows(model, tokens, targets, weights, truncation, loss, state, lengths, overlap)
-    T = tokens.shape[1]
+        return _windows(model, inputs, targets, weights, truncation, loss, state, lengths, overlap)
+    T = inputs.shape[1]
     k = truncation.k or T
-    total = torch.zeros((), device=tokens.device, dtype=weights.dtype)
+    total = torch.zeros((), device=inputs.device, dtype=weights.dtype)
     for start in range(0, T, k):
         piece = slice(start, start + k)
         inside = None if lengths is None else (lengths - start).clamp(0, min(k, T - start))
-        logits, final = model(tokens[:, piece], detached(state), inside)
+        logits, final = model(inputs[:, piece], detached(state) if start else state, inside)
         value = loss(logits, targets[:, piece], weights[:, piece])
         value.backward()
         total += value.detach()
@@ -111,8 +112,8 @@ def backward(
 
 
 def _windows(
-    model: LanguageModel,
-    tokens: Tensor,
+    model: SequenceModel,
+    inputs: Tensor,
     targets: Tensor,
     weights: Tensor,
     truncation: Truncation,
@@ -122,11 +123,11 @@ def _windows(
     overlap: int,
 ) -> tuple[Tensor, State]:
     """Every step's window from the state before it, which a run without gradients has recorded."""
-    B, T = tokens.shape
-    device = tokens.device
+    B, T = inputs.shape[:2]
+    device = inputs.device
     initial = state if state is not None else model.recurrent.initial_state(B)
     with torch.no_grad():
-        trace = model.recurrent(model.embedding(tokens), detached(initial), lengths, record=True)
+        trace = model.recurrent(model.embed(inputs), detached(initial), lengths, record=True)
     assert trace.record is not None
     record = trace.record
     names = [variable.name for variable in model.recurrent.cell.graph.states]
@@ -154,8 +155,8 @@ def _windows(
             for layer, ones in zip(initial, record, strict=True)
         )
 
-    inputs = tokens[:, steps].reshape(B * T, most)
-    hidden, _ = model.hidden(inputs, states_before(starts), counts.repeat(B))
+    windows = inputs[:, steps].reshape(B * T, most, *inputs.shape[2:])
+    hidden, _ = model.hidden(windows, states_before(starts), counts.repeat(B))
     last = hidden[torch.arange(B * T, device=device), counts.repeat(B) - 1].view(B, T, -1)
     value = loss(model.output(last), targets, weights)
     value.backward()

@@ -1,0 +1,141 @@
+"""What a person sees while a network learns: a live bar on a terminal, plain lines elsewhere. All of it on standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Protocol
+
+from rich.console import Console
+from rich.markup import escape
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from recurra.training.loop import Step, Validated
+
+PAUSE = 2.0
+"""Seconds between two plain lines."""
+
+
+class Display(Protocol):
+    """Told about every step and validation, and given remarks and glimpses of what the model says."""
+
+    def step(self, event: Step, speed: float) -> None: ...
+
+    def validated(self, event: Validated) -> None: ...
+
+    def say(self, line: str) -> None: ...
+
+    def glimpse(self, text: str) -> None: ...
+
+    def __enter__(self) -> Display: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Silent:
+    """For the ranks that are not the first."""
+
+    def step(self, event: Step, speed: float) -> None: ...
+
+    def validated(self, event: Validated) -> None: ...
+
+    def say(self, line: str) -> None: ...
+
+    def glimpse(self, text: str) -> None: ...
+
+    def __enter__(self) -> Silent:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Lines(Silent):
+    """A line every two seconds, one for each validation, one for each step that was skipped."""
+
+    def __init__(self, steps: int, unit: str):
+        self.steps, self.unit = steps, unit
+        self._shown = 0.0
+        self._first: tuple[int, float] | None = None
+
+    def step(self, event: Step, speed: float) -> None:
+        now = time.monotonic()
+        self._first = self._first or (event.step - 1, now)
+        if now - self._shown < PAUSE and not event.skipped:
+            return
+        self._shown = now
+        step, began = self._first
+        left = (self.steps - event.step) * (now - began) / max(1, event.step - step)
+        self.say(
+            f"step {event.step}/{self.steps}  loss {event.loss:.4f}  gradient {event.gradient_norm:.3f}  "
+            f"{speed:,.0f} {self.unit}s/s  {left:.0f} s left" + ("  SKIPPED: not a number" if event.skipped else "")
+        )
+
+    def validated(self, event: Validated) -> None:
+        self.say(f"step {event.step}  validation {event.valid:.4f}{' (best)' if event.is_best else ''}")
+
+    def say(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    def glimpse(self, text: str) -> None:
+        self.say("  | " + text.strip().replace("\n", "\n  | "))
+
+
+class Live(Silent):
+    """A bar with the figures of the last step; validations and glimpses scroll by above it."""
+
+    def __init__(self, steps: int, unit: str, console: Console):
+        self.unit = unit
+        self._bar = Progress(
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("loss [b]{task.fields[loss]}[/b]  valid [b]{task.fields[valid]}[/b]"),
+            TextColumn("[dim]gradient {task.fields[gradient]}  {task.fields[speed]}{task.fields[skipped]}[/dim]"),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        self._task = self._bar.add_task("", total=steps, loss="…", valid="…", gradient="…", speed="", skipped="")
+        self._skipped = 0
+
+    def step(self, event: Step, speed: float) -> None:
+        self._skipped += event.skipped
+        self._bar.update(
+            self._task,
+            completed=event.step,
+            loss=f"{event.loss:.4f}",
+            gradient=f"{event.gradient_norm:.2f}",
+            speed=f"{speed:,.0f} {self.unit}s/s",
+            skipped=f"  [red]{self._skipped} skipped[/red]" if self._skipped else "",
+        )
+
+    def validated(self, event: Validated) -> None:
+        self._bar.update(self._task, valid=f"{event.valid:.4f}")
+        self.say(f"step {event.step}  validation {event.valid:.4f}{' (best)' if event.is_best else ''}")
+
+    def say(self, line: str) -> None:
+        self._bar.console.print(line, markup=False, highlight=False)
+
+    def glimpse(self, text: str) -> None:
+        self._bar.console.print(Panel(escape(text.strip()), border_style="dim", title="what it says", width=100))
+
+    def __enter__(self) -> Live:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+
+def make_display(steps: int, unit: str, *, is_first: bool = True) -> Display:
+    """The display that suits where standard error goes."""
+    if not is_first:
+        return Silent()
+    console = Console(stderr=True)
+    return Live(steps, unit, console) if console.is_terminal else Lines(steps, unit)

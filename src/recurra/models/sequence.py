@@ -1,0 +1,57 @@
+"""What every model that reads a sequence step by step has in common, and what training relies on."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor, nn
+
+from recurra.layers.dropout import VariationalDropout
+from recurra.layers.recurrent import Recurrent
+from recurra.types import Float, Int, State
+
+
+class SequenceModel(nn.Module, ABC):
+    """Inputs become vectors, recurrent layers read them, and a linear map of each step's output says the prediction.
+
+    - `dropout`: of outputs (between layers too: `recurrent` has its own); `input_dropout`: of the vectors that are read.
+      One mask for all of time.
+    """
+
+    def __init__(self, recurrent: Recurrent, output_size: int, *, dropout: float = 0.0, input_dropout: float = 0.0):
+        super().__init__()
+        self.recurrent = recurrent
+        self.input_dropout, self.dropout = VariationalDropout(input_dropout), VariationalDropout(dropout)
+        self.output = nn.Linear(recurrent.output_size, output_size)
+        nn.init.zeros_(self.output.bias)
+
+    @abstractmethod
+    def embed(self, inputs: Tensor) -> Float[Tensor, "B T D"]:
+        """The vectors that the recurrent layers read."""
+
+    def hidden(
+        self, inputs: Tensor, state: State | None = None, lengths: Int[Tensor, " B"] | None = None
+    ) -> tuple[Float[Tensor, "B T H"], State]:
+        """What the last linear map reads, and the state after the last step."""
+        read = self.input_dropout(self.embed(inputs).transpose(0, 1)).transpose(0, 1)
+        trace = self.recurrent(read, state, lengths)
+        return self.dropout(trace.outputs.transpose(0, 1)).transpose(0, 1), trace.final
+
+    def forward(
+        self, inputs: Tensor, state: State | None = None, lengths: Int[Tensor, " B"] | None = None
+    ) -> tuple[Float[Tensor, "B T V"], State]:
+        """The prediction of each step, and the state after the last."""
+        hidden, final = self.hidden(inputs, state, lengths)
+        return self.output(hidden), final
+
+    def step(self, inputs: Tensor, state: State | None = None) -> tuple[Float[Tensor, "B V"], State]:
+        """One step of each lane."""
+        predicted, final = self(inputs[:, None], state)
+        return predicted[:, 0], final
+
+
+def detached(state: State | None) -> State | None:
+    """The state as numbers: it goes on, gradients end."""
+    if state is None:
+        return None
+    return tuple(tuple(tuple(each.detach() for each in cell) for cell in layer) for layer in state)

@@ -1,0 +1,137 @@
+"""Long memory: tasks that are made up, where what must be remembered, and for how long, is known exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recurra.data.batches import Generated, Stream
+from recurra.data.tasks import adding, adding_baseline, copying, copying_baseline
+from recurra.errors import OptionError, choose_from
+from recurra.models.language import LanguageModel
+from recurra.models.readout import Readout
+from recurra.models.sequence import SequenceModel
+from recurra.recipes.base import Answer, Experiment, Question, Recipe
+from recurra.training.distributed import Ranks
+from recurra.training.evaluation import Score, evaluate
+from recurra.training.loop import Trainer
+from recurra.training.objectives import weighted_nll, weighted_square
+from recurra.types import setting
+
+TASKS = ("adding", "copying")
+TEST, VALID = 2**32, 2**32 + 1
+"""Seeds of held-out sequences are these plus the recipe's own: none that training draws."""
+
+
+@dataclass(frozen=True)
+class MemoryData:
+    task: str = setting("adding", "adding (the sum of two marked numbers) or copying (ten symbols, said again)")
+    length: int = setting(200, "steps of a sequence (adding), or of the wait before it is said again (copying)")
+
+    def check(self) -> None:
+        choose_from("data.task", self.task, TASKS)
+        if self.length < 2:
+            raise OptionError(f"data.length must be at least 2; got {self.length}.")
+
+
+@dataclass(frozen=True)
+class MemoryRecipe(Recipe):
+    data: MemoryData = field(default_factory=MemoryData)
+
+
+class Memory(Experiment):
+    """The adding problem as a regression at the last step, or copying memory as a classification of each."""
+
+    unit = "step"
+
+    def __init__(self, recipe: MemoryRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
+        super().__init__(recipe, ranks)
+
+    @property
+    def is_adding(self) -> bool:
+        return bool(self.recipe.data.task == "adding")
+
+    @property
+    def vocabulary(self) -> None:
+        return None
+
+    @property
+    def about_data(self) -> str:
+        return f"{self.recipe.data.task}, {self.recipe.data.length} steps, new sequences in every batch"
+
+    def make_batch(self, count: int, seed: int) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Sequences of the task; in adding, only the last step counts."""
+        length = self.recipe.data.length
+        if not self.is_adding:
+            return *copying(count, length, seed), None
+        inputs, sums = adding(count, length, seed)
+        scored = torch.zeros(count, length)
+        scored[:, -1] = 1
+        dtype = torch.float64 if self.recipe.dtype == "float64" else torch.float32
+        return inputs.to(dtype), sums.to(dtype)[:, None, None].expand(count, length, 1), scored
+
+    def make_stream(self, seed: int, *, training: bool) -> Stream:
+        size, batches = (self.recipe.training.batch_size, 1000) if training else (100, 5)
+        return Generated(
+            self.make_batch,
+            size,
+            batches,
+            seed=seed + self.recipe.seed,
+            rank=self.ranks.rank,
+            world=self.ranks.world,
+        )
+
+    def make_model(self) -> SequenceModel:
+        model = self.recipe.model
+        options: dict[str, Any] = {
+            "layers": model.layers,
+            "dropout": model.dropout,
+            "weight_dropout": model.weight_dropout,
+            "residual": model.residual,
+            "learn_initial": model.learn_initial,
+            "engine": self.recipe.engine,
+        }
+        if self.is_adding:
+            return Readout(2, model.cell, model.hidden_size, 1, input_dropout=model.input_dropout or 0.0, **options)
+        return LanguageModel(
+            10, model.cell, model.hidden_size, embedding_size=model.embedding_size, tied=model.tied, **options
+        )
+
+    def make_trainer(self, model: SequenceModel) -> Trainer:
+        valid = self.make_stream(VALID, training=False)
+        loss = weighted_square if self.is_adding else weighted_nll
+        return Trainer(
+            model,
+            self.make_stream(0, training=True),
+            self.recipe.training,
+            lambda judged: evaluate(judged, valid, loss, self.ranks).mean,
+            loss=loss,
+            bfloat16=self.recipe.dtype == "bfloat16",
+            ranks=self.ranks,
+        )
+
+    def judge(self, model: SequenceModel, question: Question) -> Answer:
+        if question.data is not None or question.window is not None or question.dynamic is not None:
+            raise OptionError("a long-memory task is made up: --data, --window and --dynamic are for language models.")
+        called, length = f"{self.recipe.model.cell}-{self.recipe.model.hidden_size}", self.recipe.data.length
+        stream = self.make_stream(TEST, training=False)
+        if self.is_adding:
+            made = evaluate(model, stream, weighted_square)
+            scores = {called: {"mean squared error": made.mean}}
+            if question.baselines:
+                scores["always 1"] = {"mean squared error": adding_baseline()}
+            return Answer("test", made.tokens, scores)
+        made = evaluate(model, stream)
+        recalled = self._recalled(model, stream)
+        scores = {called: {"nats": made.nats, "recalled": recalled.accuracy or 0.0}}
+        if question.baselines:
+            scores["without memory"] = {"nats": copying_baseline(length), "recalled": 1 / 8}
+        return Answer("test", made.tokens, scores)
+
+    def _recalled(self, model: SequenceModel, stream: Stream) -> Score:
+        """The score on the steps at which the symbols are to be said again."""
+        said = (replace(batch, scored=(batch.targets < 8).float()) for batch in stream.one_pass())
+        return evaluate(model, said)

@@ -1,0 +1,89 @@
+"""Several processes that train one model: `torchrun --nproc-per-node=2 -m recurra train …`.
+
+Every rank has the same weights and its own lanes. Losses are divided by the number of symbols of all ranks before their
+gradients are summed, so that the sum is the gradient of one process with the whole batch. A recurrent network's gradients
+are complete only when back-propagation has come to its first step, so there is nothing to overlap: one sum over one buffer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from recurra.errors import OptionError
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Which of how many processes this is. `Ranks()` is one that is alone: nothing is sent anywhere."""
+
+    rank: int = 0
+    world: int = 1
+    local_rank: int = 0
+
+    @property
+    def is_first(self) -> bool:
+        """The rank that prints and writes."""
+        return self.rank == 0
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over all ranks, in place."""
+        if self.world > 1:
+            dist.all_reduce(values)
+        return values
+
+    def sum_gradients(self, parameters: list[nn.Parameter], *others: Tensor) -> list[Tensor]:
+        """Replace every gradient by its sum over all ranks; the sums of other numbers too. One message for all."""
+        if self.world == 1:
+            return list(others)
+        for parameter in parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        values = [parameter.grad for parameter in parameters if parameter.grad is not None] + list(others)
+        flat = self.sum(torch.cat([value.reshape(-1).to(values[0].dtype) for value in values]))
+        parts = [
+            part.view_as(value)
+            for part, value in zip(flat.split([value.numel() for value in values]), values, strict=True)
+        ]
+        for parameter, part in zip(parameters, parts, strict=False):
+            parameter.grad = part
+        return parts[len(parameters) :]
+
+    def gather(self, values: Tensor) -> list[Tensor]:
+        """What every rank has, in their order; all have the same shape."""
+        if self.world == 1:
+            return [values]
+        found = [torch.empty_like(values) for _ in range(self.world)]
+        dist.all_gather(found, values.contiguous())
+        return found
+
+
+@contextmanager
+def join(device: str) -> Iterator[Ranks]:
+    """The ranks that `torchrun` (or Slurm, or Ray) has started, until the block ends; alone where nobody has."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1:
+        yield Ranks()
+        return
+    if dist.is_initialized():  # by whoever called us: it is theirs to end
+        yield Ranks(dist.get_rank(), dist.get_world_size(), int(os.environ.get("LOCAL_RANK", "0")))
+        return
+    missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
+    if missing:
+        raise OptionError(
+            f"WORLD_SIZE={world} asks for {world} processes, but {', '.join(missing)} is not set. Start them with torchrun."
+        )
+    ranks = Ranks(int(os.environ["RANK"]), world, int(os.environ.get("LOCAL_RANK", "0")))
+    if device == "cuda":
+        torch.cuda.set_device(ranks.local_rank)
+    dist.init_process_group("nccl" if device == "cuda" else "gloo")
+    try:
+        yield ranks
+    finally:
+        dist.destroy_process_group()
