@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recurra.data.batches import Batch, Lanes, Sequences
+from recurra.data.batches import Batch, Generated, Lanes, Sequences
 from recurra.errors import DataError, OptionError
 
 
@@ -330,3 +330,92 @@ def test_the_stream_never_ends():
         list(islice(iter(stream.next, None), 50))
         assert stream.epoch == 49 // stream.steps_per_epoch
         assert stream.step == 50 - stream.epoch * stream.steps_per_epoch
+
+
+def make_numbers(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Numbers that the seed decides; the last step counts, and in every other sequence the first one too."""
+    random = torch.Generator().manual_seed(seed)
+    scored = torch.zeros(count, 5)
+    scored[:, -1] = scored[::2, 0] = 1
+    return torch.rand(count, 5, 2, generator=random), torch.rand(count, 5, 1, generator=random), scored
+
+
+def make_symbols(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    ids = torch.randint(9, (count, 4), generator=torch.Generator().manual_seed(seed))
+    return ids, ids.flip(1), None
+
+
+@pytest.mark.parametrize("make", [make_numbers, make_symbols])
+class TestGenerated:
+    def test_the_same_seed_gives_the_same_batches(self, make) -> None:
+        one, two, other = (take(Generated(make, 6, 4, seed=seed), 10) for seed in (3, 3, 4))
+        assert_equal(one, two)
+        assert not any(torch.equal(a.inputs, b.inputs) for a, b in zip(one, other, strict=True))
+        assert all(batch.fresh for batch in one)
+
+    def test_every_batch_of_training_is_new(self, make) -> None:
+        seen = take(Generated(make, 6, 4, seed=3), 12)
+        assert len({tuple(batch.inputs.flatten().tolist()) for batch in seen}) == 12
+
+    def test_ranks_together_make_the_whole_batch(self, make) -> None:
+        for world in (2, 4, 9):
+            whole = Generated(make, 6, 4, seed=3)
+            parts = [Generated(make, 6, 4, seed=3, rank=rank, world=world) for rank in range(world)]
+            for _ in range(5):
+                full, shares = whole.next(), [part.next() for part in parts]
+                assert_joined(shares, full)
+                assert {part.all_rows for part in shares} == {6}
+                assert {part.all_tokens for part in shares} == {full.tokens}
+                assert sum(part.tokens for part in shares) == full.tokens
+                if full.scored is not None:
+                    assert torch.equal(torch.cat([part.scored for part in shares]), full.scored)
+
+    def test_the_place_is_saved_and_restored(self, make) -> None:
+        stream = Generated(make, 6, 4, seed=3)
+        take(stream, 6)
+        place = stream.state_dict()
+        expected = take(stream, 7)
+        for rank, world in ((0, 1), (1, 2)):
+            again = Generated(make, 6, 4, seed=3, rank=rank, world=world)
+            again.load_state_dict(place)
+            found = take(again, 7)
+            if world == 1:
+                assert_equal(found, expected)
+            else:
+                assert all(torch.equal(a.inputs, b.inputs[3:]) for a, b in zip(found, expected, strict=True))
+        with pytest.raises(DataError, match=r"batches=4.*batches=5"):
+            Generated(make, 6, 5, seed=3).load_state_dict(place)
+
+    def test_one_pass_never_changes_and_leaves_the_place_alone(self, make) -> None:
+        stream = Generated(make, 6, 4, seed=3)
+        first = list(stream.one_pass())
+        assert len(first) == stream.steps_per_epoch == 4
+        before = take(stream, 6)
+        assert_equal(list(stream.one_pass()), first)
+        assert stream.state_dict()["step"] == 2
+        fresh = Generated(make, 6, 4, seed=3)
+        assert_equal(take(fresh, 6), before)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**31])
+def test_long_seeds_of_generated_data_share_nothing_with_short_ones(seed: int) -> None:
+    """Held-out data has a seed of its own, past 32 bits: none of its batches is one of training, whatever the epoch."""
+    drawn: list[set[int]] = []
+    for other in (seed, seed + 2**32, seed + 2**32 + 1):
+        seeds: set[int] = set()
+        stream = Generated(
+            lambda count, number, seeds=seeds: seeds.add(number) or make_symbols(count, 0), 1, 3, seed=other
+        )
+        take(stream, 12)
+        assert len(seeds) == 12
+        drawn.append(seeds)
+    assert not drawn[0] & drawn[1]
+    assert not drawn[0] & drawn[2]
+    assert not drawn[1] & drawn[2]
+
+
+def test_tokens_are_those_that_count() -> None:
+    batch = Generated(make_numbers, 6, 4).next()
+    assert batch.tokens == 9
+    ids = torch.ones(2, 3, dtype=torch.int64)
+    assert Batch(ids, ids, None, True, scored=torch.tensor([[0.5, 0, 2], [0, 0, 0]])).tokens == 2

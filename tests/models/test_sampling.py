@@ -103,6 +103,39 @@ class TestTheEnd:
         lengths = torch.tensor([float(len(draw(model, 100, seed=k, stop_probability=0.25))) for k in range(300)])
         assert float(lengths.mean()) == pytest.approx(3, abs=0.8)  # (1 - p) / p, four standard deviations
 
+    @pytest.mark.parametrize("choice", [Choice(), Choice(greedy=True), Choice(top_k=2), Choice(top_p=0.5)], ids=str)
+    def test_exactly_a_length_never_draws_the_end(self, model: LanguageModel, choice: Choice) -> None:
+        """Each symbol in turn is the end, so that one of them is the most probable."""
+        ended = 0
+        for end in range(V):
+            for seed in range(5):
+                ended += len(draw(model, 30, seed=seed, end=end, choice=choice)) < 30
+                text = draw(model, 30, seed=seed, end=end, choice=choice, exactly=True)
+                assert len(text) == 30
+                assert end not in text
+        assert ended >= 5
+
+    def test_exactly_a_length_divides_the_rest_of_the_probability_alike(self, model: LanguageModel) -> None:
+        model.eval()
+        expected = model(torch.tensor([[1, 2]]))[0][0, -1].softmax(-1).detach()
+        end = int(expected.argmax())
+        expected[end] = 0
+        expected /= expected.sum()
+        generator = torch.Generator().manual_seed(0)
+        drawn = [next(sample(model, [1, 2], 1, end=end, exactly=True, generator=generator)) for _ in range(1500)]
+        found = torch.bincount(torch.tensor(drawn), minlength=V) / 1500
+        assert float((found - expected).abs().max()) < 0.05  # four standard deviations
+
+    def test_symbols_that_are_barred_are_never_drawn(self, model: LanguageModel) -> None:
+        assert {1, 4} <= set(draw(model, 200))
+        assert set(draw(model, 200, never=[1, 4])) == {0, 2, 3, 5}
+        text = draw(model, 200, never=[1], end=4, exactly=True)
+        assert len(text) == 200
+        assert not {1, 4} & set(text)
+
+    def test_exactly_without_an_end_changes_nothing(self, model: LanguageModel) -> None:
+        assert draw(model, exactly=True) == draw(model)
+
     def test_nothing_to_start_from_is_refused(self, model: LanguageModel) -> None:
         with pytest.raises(OptionError, match="at least one symbol"):
             next(sample(model, [], 3))

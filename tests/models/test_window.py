@@ -43,6 +43,17 @@ def test_its_equation() -> None:
     torch.testing.assert_close(model(tokens)[0][0, 1], model.output.weight @ hidden + model.output.bias)
 
 
+@pytest.mark.parametrize("window", [1, 2, 4])
+def test_a_window_alone_predicts_what_the_text_predicts(window: int) -> None:
+    model, tokens = make_model(window), torch.randint(V, (B, T))
+    whole, _ = model(tokens)
+    for t in range(window - 1, T):
+        found = model.predict(tokens[:, t - window + 1 : t + 1])
+        torch.testing.assert_close(found, whole[:, t], rtol=0, atol=1e-12)
+    blank = torch.full((B, window - 1), V)
+    torch.testing.assert_close(model.predict(torch.cat([blank, tokens[:, :1]], 1)), whole[:, 0], rtol=0, atol=1e-12)
+
+
 def test_a_window_of_nothing_is_refused() -> None:
     with pytest.raises(OptionError, match="at least 1; got 0"):
         make_model(0)

@@ -64,7 +64,7 @@ def cells(
     if plot is not None:
         _find_matplotlib()
     found = [find_cell(name) for name in _split(cells)]
-    shapes = [_shape(size) for size in _split(sizes)]
+    shapes = [read_size(size) for size in _split(sizes)]
     wanted = [choose_from("engine", name, ENGINES) for name in _split(engines)] or None
     if not found or not shapes:
         raise OptionError("nothing to time: --cells and --sizes need at least one entry each.")
@@ -128,7 +128,7 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip()]
 
 
-def _shape(size: str) -> Any:
+def read_size(size: str) -> Any:
     from recurra.types import Shape
 
     found = re.fullmatch(r"(\d+)x(\d+)x(\d+)", size)

@@ -8,6 +8,7 @@ from typing import cast
 import typer
 
 from recurra.cli.bench import bench
+from recurra.cli.bench_training import training
 from recurra.cli.cells import cells
 from recurra.cli.check import check
 from recurra.cli.evaluate import evaluate
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 for verb in (cells, check, train, evaluate, sample, runs, recipes):
     app.command()(verb)
+bench.command()(training)
 app.add_typer(bench, name="bench")
 
 

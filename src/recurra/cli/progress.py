@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Protocol
 
 from rich.console import Console
-from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from recurra.training.loop import Step, Validated
 
@@ -121,7 +121,7 @@ class Live(Silent):
         self._bar.console.print(line, markup=False, highlight=False)
 
     def glimpse(self, text: str) -> None:
-        self._bar.console.print(Panel(escape(text.strip()), border_style="dim", title="what it says", width=100))
+        self._bar.console.print(Panel(Text(text.strip()), border_style="dim", title="what it says", width=100))
 
     def __enter__(self) -> Live:
         self._bar.start()

@@ -59,6 +59,7 @@ def sample(
         choice=choice,
         end=tokeniser.end,
         exactly=draw_length,
+        never=start,
         stop_probability=stop_probability,
         generator=generator,
     )

@@ -8,17 +8,22 @@ from typing import Any
 from recurra.errors import OptionError
 
 
+def find_writer() -> Any:
+    """TensorBoard's own writer, if it is installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise OptionError(
+            "--tensorboard needs the package tensorboard. Install it with pip install 'recurra[log]'."
+        ) from None
+    return SummaryWriter
+
+
 class Board:
     """Writes rows of numbers, each with its step, into a folder that TensorBoard reads."""
 
     def __init__(self, folder: Path):
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise OptionError(
-                "--tensorboard needs the package tensorboard. Install it with pip install 'recurra[log]'."
-            ) from None
-        self._writer: Any = SummaryWriter(str(folder))
+        self._writer = find_writer()(str(folder))
 
     def add(self, row: dict[str, Any]) -> None:
         for name, value in row.items():

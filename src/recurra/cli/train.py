@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,12 +37,15 @@ def train(
 ) -> None:
     """Train a model; Ctrl-C saves and stops, --resume goes on. `torchrun -m recurra train …` for several processes."""
     from recurra.cli.progress import make_display
+    from recurra.cli.tensorboard import find_writer
     from recurra.errors import OptionError
     from recurra.recipes.catalogue import begin, find_recipe, read_recipe
     from recurra.recipes.reader import override
     from recurra.runs.folder import RunFolder
     from recurra.training.distributed import join
 
+    if tensorboard:
+        find_writer()  # where it is missing, that is said before anything is written
     assignments = list(settings or [])
     if "=" in recipe:
         assignments, recipe = [recipe, *assignments], "python-source"
@@ -146,7 +150,9 @@ class _Stop:
 
     def __init__(self) -> None:
         self.asked: str | None = None
-        self._before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        # only the main thread may handle signals; in another one, whoever started it decides
+        numbers = (signal.SIGINT, signal.SIGTERM) if current_thread() is main_thread() else ()
+        self._before = {number: signal.signal(number, self._ask) for number in numbers}
 
     def _ask(self, number: int, frame: Any) -> None:
         self.asked = signal.Signals(number).name

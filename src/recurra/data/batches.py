@@ -312,8 +312,9 @@ class Generated(Stream):
             yield self._batch(0, step)
 
     def _batch(self, epoch: int, step: int) -> Batch:
-        seed = int(np.random.SeedSequence([self.seed % 2**64, epoch, step]).generate_state(1)[0])
-        inputs, targets, scored = self.make(self.batch_size, seed)
+        # as a key, so that a long seed with a short key is never a short seed with a long one
+        place = np.random.SeedSequence(self.seed % 2**64, spawn_key=(epoch, step))
+        inputs, targets, scored = self.make(self.batch_size, int(place.generate_state(1)[0]))
         share = torch.from_numpy(np.array_split(np.arange(self.batch_size), self.world)[self.rank])
         whole = Batch(inputs, targets, None, fresh=True, scored=scored)
         return Batch(

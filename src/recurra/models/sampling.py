@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -63,6 +63,7 @@ def sample(
     choice: Choice | None = None,
     end: int | None = None,
     exactly: bool = False,
+    never: Collection[int] = (),
     stop_probability: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> Iterator[int]:
@@ -70,7 +71,7 @@ def sample(
 
     The end comes by the symbol `end` (not given back), by a stop drawn with `stop_probability` before each symbol, or by length.
     With `exactly`, the symbol `end` is never drawn: then a length τ that was drawn beforehand decides alone,
-    P(y₁ … y_τ) = P(τ) P(y₁ … y_τ | τ).
+    P(y₁ … y_τ) = P(τ) P(y₁ … y_τ | τ). Nor are the symbols `never` drawn, such as the one that every sequence starts with.
     """
     if not prime:
         raise OptionError("sampling needs at least one symbol to start from.")
@@ -80,15 +81,14 @@ def sample(
     training = model.training
     model.eval()
     device = model.output.weight.device
+    barred = torch.tensor([*never, *([end] if exactly and end is not None else [])], dtype=torch.int64, device=device)
     try:
         logits, state = model(torch.tensor([prime], device=device))
         logits = logits[:, -1]
         for _ in range(length):
             if stop_probability and float(torch.rand((), generator=generator)) < stop_probability:
                 return
-            if exactly and end is not None:
-                logits = logits.index_fill(1, torch.tensor([end], device=device), -torch.inf)
-            distribution = choice.probabilities(logits[0].float()).cpu()
+            distribution = choice.probabilities(logits[0].float().index_fill(0, barred, -torch.inf)).cpu()
             token = int(torch.multinomial(distribution, 1, generator=generator))
             if token == end:
                 return

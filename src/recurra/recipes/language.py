@@ -13,6 +13,7 @@ from torch import Tensor
 
 from recurra.data.batches import Lanes, Sequences, Stream
 from recurra.data.text import (
+    Document,
     python_source,
     read_documents,
     shortened,
@@ -46,7 +47,7 @@ class Data:
     min_count: int = setting(1, "symbols seen less often become <unk>")
     max_symbols: int | None = setting(None, "keep this many symbols, the most frequent; pieces of bpe (none: 1000)")
     limit: int | None = setting(
-        None, "train on about this many characters (whole files, if there are several); none: on all"
+        None, "train on about this many characters (whole files or lines, if there are several); none: on all"
     )
     valid: float = setting(0.05, "the share of the text that chooses the model")
     test: float = setting(0.05, "the share of the text that is kept for the last evaluation")
@@ -99,6 +100,9 @@ def read_corpus(data: Data, seed: int, tokeniser: Tokeniser | None = None) -> Co
             raise OptionError("this recipe reads one sequence per line: give it a file with data.path=FILE.")
         lines = [line for document in read_documents(data.path) for line in document.text.splitlines() if line.strip()]
         parts = list(split_lines(lines, data.valid, data.test, seed))
+        if data.limit is not None:
+            learned = shortened([Document(str(k), line) for k, line in enumerate(parts[0])], data.limit, seed)
+            parts[0] = [each.text for each in learned]
     else:
         documents = python_source() if data.path is None else read_documents(data.path)
         if len(documents) == 1:
@@ -169,12 +173,13 @@ class Language(Experiment):
         share: dict[str, Any] = {"rank": self.ranks.rank, "world": self.ranks.world}
         if self.recipe.data.sequences:
             return Sequences(part, settings.batch_size if training else 256, seed=seed, shuffle=training, **share)
+        text = part[0] if len(part) == 1 else torch.cat(part)  # one long text is held once, not twice
         truncation = read_truncation(settings.truncation)
         length = truncation.k if truncation.form == "every" and truncation.k else settings.length
         if training:
-            return Lanes(torch.cat(part), settings.batch_size, length, seed=seed, **share)
+            return Lanes(text, settings.batch_size, length, seed=seed, **share)
         lanes = 8 * self.ranks.world // math.gcd(8, self.ranks.world)  # a number that the ranks can share
-        return Lanes(torch.cat(part), lanes, 512, shuffle=False, **share)
+        return Lanes(text, lanes, 512, shuffle=False, **share)
 
     def make_model(self) -> LanguageModel:
         model = self.recipe.model
@@ -224,9 +229,8 @@ class Language(Experiment):
         called = f"{recipe.model.cell}-{recipe.model.hidden_size}"
         nats = {called: made.nats}
         if question.dynamic is not None:
-            train = self.make_stream(corpus.train, training=False)
-            short = Lanes(stream.ids, stream.batch_size, 32, shuffle=False) if isinstance(stream, Lanes) else stream
-            nats[f"{called}, dynamic"] = evaluate_dynamically(model, train, short, rate=question.dynamic).nats
+            seen, read = (self._pieces(each) for each in (corpus.train, part))
+            nats[f"{called}, dynamic"] = evaluate_dynamically(model, seen, read, rate=question.dynamic).nats
         if question.window is not None:
             fixed = fit_window_model(corpus.train, self.tokeniser.size, question.window, seed=recipe.seed)
             nats[f"window of {question.window}"] = evaluate_window(fixed, stream).nats
@@ -237,10 +241,23 @@ class Language(Experiment):
         scores = {k: {"nats": v, "perplexity": math.exp(min(v, 700)), "bits": v / math.log(2)} for k, v in nats.items()}
         return Answer(name, made.tokens, scores)
 
+    def _pieces(self, part: list[Tensor]) -> Stream:
+        """Small pieces, for a model that learns from each before it reads the next."""
+        if self.recipe.data.sequences:
+            return Sequences(part, 16, shuffle=False)
+        return Lanes(torch.cat(part), 8, 32, shuffle=False)
+
     def glimpse(self, model: SequenceModel) -> str:
-        start = [self.tokeniser.start] if self.tokeniser.start is not None else self.first_symbols("\n")
-        random = torch.Generator().manual_seed(self.recipe.seed)
-        drawn = sample(model, start, 120, choice=Choice(temperature=0.8), end=self.tokeniser.end, generator=random)
+        start = [self.tokeniser.start] if self.tokeniser.start is not None else []
+        drawn = sample(
+            model,
+            start or self.first_symbols("\n"),
+            120,
+            choice=Choice(temperature=0.8),
+            end=self.tokeniser.end,
+            never=start,
+            generator=torch.Generator().manual_seed(self.recipe.seed),
+        )
         return self.tokeniser.decode(drawn)
 
     def first_symbols(self, text: str) -> list[int]:

@@ -41,6 +41,17 @@ class MemoryData:
 class MemoryRecipe(Recipe):
     data: MemoryData = field(default_factory=MemoryData)
 
+    def check(self) -> None:
+        super().check()
+        if self.data.task == "adding" and (self.model.tied or self.model.embedding_size is not None):
+            raise OptionError(
+                "model.embedding_size and model.tied are for symbols; the adding problem reads numbers. Leave them out."
+            )
+        if self.data.task == "adding" and self.training.feeding != "teacher":
+            raise OptionError(
+                f"training.feeding={self.training.feeding} is for symbols; the adding problem reads numbers. Use teacher."
+            )
+
 
 class Memory(Experiment):
     """The adding problem as a regression at the last step, or copying memory as a classification of each."""
@@ -95,9 +106,16 @@ class Memory(Experiment):
             "engine": self.recipe.engine,
         }
         if self.is_adding:
-            return Readout(2, model.cell, model.hidden_size, 1, input_dropout=model.input_dropout or 0.0, **options)
+            input_dropout = model.dropout if model.input_dropout is None else model.input_dropout
+            return Readout(2, model.cell, model.hidden_size, 1, input_dropout=input_dropout, **options)
         return LanguageModel(
-            10, model.cell, model.hidden_size, embedding_size=model.embedding_size, tied=model.tied, **options
+            10,
+            model.cell,
+            model.hidden_size,
+            embedding_size=model.embedding_size,
+            input_dropout=model.input_dropout,
+            tied=model.tied,
+            **options,
         )
 
     def make_trainer(self, model: SequenceModel) -> Trainer:

@@ -17,12 +17,14 @@ def read_average(text: str | None) -> tuple[str, float] | None:
     """`ema:0.999` or `asgd:1000`, as its form and its number."""
     if text is None:
         return None
-    found = re.fullmatch(r"(\w+):([\d.]+)", text.strip())
+    found = re.fullmatch(r"(\w+):(\d*\.?\d+)", text.strip())
     if found is None:
         raise OptionError(f"training.average={text} cannot be read. Write ema:0.999, asgd:1000 or none.")
     form, number = choose_from("training.average", found[1], FORMS), float(found[2])
     if form == "ema" and not 0 < number < 1:
         raise OptionError(f"training.average={text}: the decay must lie between 0 and 1.")
+    if form == "asgd" and number % 1:
+        raise OptionError(f"training.average={text}: the step to average from must be a whole number.")
     return form, number
 
 

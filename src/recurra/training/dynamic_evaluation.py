@@ -38,7 +38,7 @@ def evaluate_dynamically(
     first = [parameter.detach().clone() for parameter in parameters]
     roots = _usual_gradients(moving, train)
     mean = torch.cat([root.flatten() for root in roots]).mean()
-    pulls = [(root / mean).clamp(max=1 / decay if decay else None) * decay for root in roots]
+    pulls = [(decay * root / mean).clamp(max=1) for root in roots]
     device = moving.output.weight.device
     tally, state = Tally(weighted_nll), None
     for batch in stream.one_pass():
@@ -48,7 +48,7 @@ def evaluate_dynamically(
         tally.add(logits.detach(), batch)
         B, T = batch.inputs.shape
         weights = step_weights(B, T, lengths, "mean", device, logits.dtype)
-        moving.zero_grad()
+        moving.zero_grad(set_to_none=False)  # a learned first state has no gradient where the state is carried
         (weighted_nll(logits, batch.targets.to(device), weights) / max(1, batch.tokens)).backward()
         state = detached(final)
         with torch.no_grad():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +15,10 @@ from recurra.training.distributed import Ranks
 from recurra.training.objectives import step_weights, weighted_nll
 from recurra.training.truncation import Loss
 from recurra.types import State
+
+
+PIECE = 512
+"""How many steps are run at a time."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +59,14 @@ class Tally:
             weights = weights * batch.scored.to(weights)
         targets = batch.targets.to(predicted.device)
         loss = self.loss(predicted, targets, weights.to(predicted.dtype)).double()
-        hits = torch.zeros(())
+        hits = torch.tensor(math.nan)  # of numbers there are none
         if not targets.is_floating_point():
             hits = ((predicted.argmax(-1) == targets) * (weights > 0)).sum()
         self.sums += torch.stack([loss.cpu(), hits.double().cpu(), torch.tensor(float(batch.tokens)).double()])
 
     def score(self, ranks: Ranks, device: torch.device) -> Score:
         loss, hits, steps = ranks.sum(self.sums.to(device)).tolist()
-        return Score(loss / max(1, steps), int(steps), hits / max(1, steps))
+        return Score(loss / max(1, steps), int(steps), None if math.isnan(hits) else hits / max(1, steps))
 
 
 @torch.no_grad()
@@ -79,12 +83,23 @@ def evaluate(
     tally = Tally(loss)
     state: State | None = None
     for batch in stream.one_pass() if isinstance(stream, Stream) else stream:
-        if len(batch.inputs):
-            lengths = None if batch.lengths is None else batch.lengths.to(device)
-            predicted, state = model(batch.inputs.to(device), None if batch.fresh else state, lengths)
-            tally.add(predicted, batch)
+        state = None if batch.fresh else state
+        for piece in _pieces(batch):
+            lengths = None if piece.lengths is None else piece.lengths.to(device)
+            predicted, state = model(piece.inputs.to(device), state, lengths)
+            tally.add(predicted, piece)
     model.train(training)
     return tally.score(ranks, device)
+
+
+def _pieces(batch: Batch) -> Iterator[Batch]:
+    """The batch, cut in time: memory does not grow with the length of sequences."""
+    B, T = batch.inputs.shape[:2]
+    for start in range(0, T if B else 0, PIECE):
+        part = slice(start, start + PIECE)
+        lengths = None if batch.lengths is None else (batch.lengths - start).clamp(0, min(PIECE, T - start))
+        scored = None if batch.scored is None else batch.scored[:, part]
+        yield Batch(batch.inputs[:, part], batch.targets[:, part], lengths, fresh=batch.fresh, scored=scored)
 
 
 def evaluate_window(model: nn.Module, stream: Stream) -> Score:

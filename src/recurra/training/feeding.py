@@ -37,7 +37,7 @@ class Feeding:
 
 def read_feeding(text: str) -> Feeding:
     """`teacher`, `free` or `scheduled:0.25`."""
-    found = re.fullmatch(r"(\w+)(?::([\d.]+))?", text.strip())
+    found = re.fullmatch(r"(\w+)(?::(\d*\.?\d+))?", text.strip())
     form = choose_from("training.feeding", found[1] if found else text, ("teacher", "free", "scheduled"))
     number = found[2] if found else None
     if form != "scheduled" and number is None:
@@ -49,13 +49,18 @@ def read_feeding(text: str) -> Feeding:
 
 @torch.no_grad()
 def own_inputs(
-    model: SequenceModel, inputs: Int[Tensor, "B T"], state: State | None, share: float
+    model: SequenceModel, inputs: Int[Tensor, "B T"], state: State | None, share: float, *, read: int = 0
 ) -> Int[Tensor, "B T"]:
-    """The inputs with some of them replaced by symbols drawn from the model, which has read what stands before."""
+    """The inputs with some of them replaced by symbols drawn from the model, which has read what stands before.
+
+    The first one stays as it is; so do `read` inputs before it, which an earlier batch has had.
+    """
     training = model.training
     model.eval()
     mixed = inputs.clone()
-    for t in range(inputs.shape[1] - 1):
+    if read:
+        _, state = model(inputs[:, :read], state)
+    for t in range(read, inputs.shape[1] - 1):
         logits, state = model.step(mixed[:, t], state)
         drawn = torch.multinomial(logits.float().softmax(-1), 1)[:, 0]
         own = torch.rand(len(inputs), device=inputs.device) < share

@@ -158,6 +158,7 @@ class Trainer:
         self.tail: Tensor | None = None
         self.done: str | None = None  # why training has ended for good
         self.asked_to_stop: str | None = None  # set it to end after the step that is running, with a checkpoint
+        self.agreed = False  # whether all of several ranks know of that: it takes them one more step
         if ranks.rank:  # masks of dropout differ from rank to rank; what all share is drawn from (seed, step)
             torch.manual_seed(stream.seed + 1_000_003 * ranks.rank)
 
@@ -198,7 +199,7 @@ class Trainer:
                 self.done = f"the norm of the gradient fell below {settings.stop_at_gradient}"
             if settings.patience is not None and self.since_best >= settings.patience:
                 self.done = f"no better validation in {self.since_best} evaluations"
-            stopping = self.done or self.asked_to_stop
+            stopping = self.done or (self.asked_to_stop if self.agreed or self.ranks.world == 1 else None)
             if self.step % settings.save_every == 0 or is_best or last or stopping:
                 yield Save(self.step, self.checkpoint, is_best)
             if stopping:
@@ -219,11 +220,11 @@ class Trainer:
         state = self._start()
         self.optimiser.zero_grad(set_to_none=True)
         total, final, tail = self._backward(batch, state)
-        if settings.l1:
+        total = self._share(total)
+        if settings.l1:  # once, after the sum: a rank without rows has no gradients of its own
             for parameter in model.parameters():
                 if parameter.grad is not None:
-                    parameter.grad += settings.l1 / self.ranks.world * parameter.detach().sign()
-        total = self._share(total)
+                    parameter.grad += settings.l1 * parameter.detach().sign()
         norm = clip_gradients(model.parameters(), settings.clip_norm, settings.clip_value)
         sound = bool(torch.isfinite(total)) and bool(torch.isfinite(norm))
         self.step += 1
@@ -249,9 +250,6 @@ class Trainer:
         weights = step_weights(B, T, lengths, self.settings.over_time, self.device, dtype)
         if batch.scored is not None:
             weights = weights * batch.scored.to(weights)
-        share = self.feeding.share(self.step, self.settings.steps)
-        if share:
-            inputs = own_inputs(self.model, inputs, state, share)
         overlap = 0
         if self.truncation.form == "window" and self.truncation.k is not None and lengths is None:
             if (
@@ -260,6 +258,9 @@ class Trainer:
                 inputs, targets = torch.cat([self.tail, inputs], dim=1), torch.cat([self.tail, targets], dim=1)
                 weights = torch.cat([torch.zeros_like(weights[:, :1]).expand(B, self.tail.shape[1]), weights], dim=1)
             overlap = min(self.truncation.k, inputs.shape[1])
+        share = self.feeding.share(self.step, self.settings.steps)
+        if share:
+            inputs = own_inputs(self.model, inputs, state, share, read=inputs.shape[1] - T)
         count = (batch.all_tokens or batch.tokens) if self.settings.over_time == "mean" else (batch.all_rows or B)
         with self._autocast():
             total, final = backward(
@@ -280,7 +281,8 @@ class Trainer:
         """The gradients and the loss of all ranks together. If one was asked to stop, all are."""
         asked = total.new_tensor(float(self.asked_to_stop is not None))
         total, asked = self.ranks.sum_gradients(list(self.model.parameters()), total, asked)
-        if self.asked_to_stop is None and float(asked) > 0:
+        self.agreed = float(asked) > 0
+        if self.agreed and self.asked_to_stop is None:
             self.asked_to_stop = "another rank was asked to stop"
         return total
 

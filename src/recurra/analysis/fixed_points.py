@@ -1,0 +1,420 @@
+"""Where a network stands still under a frozen input: fixed points, slow points and cycles of s ↦ F(s, x).
+
+A fixed point solves F(s) = s to rounding. A slow point is where the speed q = ½‖F(s) − s‖² has a local minimum that is small but
+not zero. They are different things, and are reported apart; starts that end at neither are counted, not dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from recurra.analysis.jacobians import StepMap
+from recurra.errors import OptionError, ShapeError
+from recurra.types import Float
+
+MARGINAL = 1e-3
+"""An eigenvalue whose size is within this of 1 neither attracts nor repels."""
+SAME = 1e-6
+"""Points closer than this, relative to their size, are one."""
+
+Map = Callable[[Tensor], Tensor]
+MapWithSlope = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """A state that the network stays in.
+
+    - `residual`: the largest |F(s) − s| of a unit. `eigenvalues`: of the Jacobian there, largest first.
+    - `index`: how many directions lead away. `sign`: of det(I − J); 0 if it is too close to zero to tell.
+    - `starts`: how many starts ended here. `is_far`: outside of what the network visits.
+    - `period`: 1, or that of the cycle that it is a point of.
+    """
+
+    state: Float[Tensor, " S"]
+    residual: float
+    eigenvalues: Tensor
+    starts: int
+    sign: int
+    is_far: bool = False
+    period: int = 1
+
+    @property
+    def index(self) -> int:
+        return int((self.eigenvalues.abs() > 1 + MARGINAL).sum())
+
+    @property
+    def is_marginal(self) -> bool:
+        return bool(((self.eigenvalues.abs() - 1).abs() <= MARGINAL).any())
+
+    @property
+    def is_spiral(self) -> bool:
+        """Whether the slowest direction turns as it comes or goes."""
+        first = self.eigenvalues[0]
+        return bool(first.imag.abs() > 1e-6 * first.abs())
+
+    @property
+    def kind(self) -> str:
+        if self.is_marginal and self.index == 0:
+            return "marginal"
+        if self.index == 0:
+            return "attractor"
+        return "repeller" if self.index == len(self.eigenvalues) else "saddle"
+
+    def __str__(self) -> str:
+        index = f" of index {self.index}" if self.kind == "saddle" else ""
+        spiral = ", spiral" if self.is_spiral else ""
+        period = f" of period {self.period}" if self.period > 1 else ""
+        return f"{self.kind}{index}{period}{spiral}"
+
+
+@dataclass(frozen=True)
+class SlowPoint:
+    """A place where the network lingers: `speed` is q = ½‖F(s) − s‖² at its minimum."""
+
+    state: Float[Tensor, " S"]
+    speed: float
+    eigenvalues: Tensor
+
+
+@dataclass(frozen=True)
+class FixedPoints:
+    """What a search found, and what it did not.
+
+    - `points`, `cycles`, `slow`; `unconverged`: how many starts ended at none of them.
+    - `tolerance`, `iterations`, `starts`: what the search was given.
+    - `is_bounded`: whether large states are mapped inward, so that the index theorem applies.
+    """
+
+    points: list[FixedPoint]
+    slow: list[SlowPoint]
+    unconverged: int
+    starts: int
+    iterations: int
+    tolerance: float
+    is_bounded: bool
+    cycles: list[FixedPoint] = field(default_factory=list)
+
+    @property
+    def attractors(self) -> list[FixedPoint]:
+        return [point for point in self.points if point.kind == "attractor"]
+
+    @property
+    def index_sum(self) -> int | None:
+        """Σ sign det(I − J) over all fixed points; `None` where one is degenerate."""
+        signs = [point.sign for point in self.points]
+        return None if 0 in signs else sum(signs)
+
+    @property
+    def completeness(self) -> str:
+        """For a bounded map the sum is +1 if no point is missing. It can be so by chance: then nothing is proved."""
+        if not self.is_bounded:
+            return "not checked: large states are not mapped inward, so the index theorem does not apply"
+        if self.index_sum is None:
+            return "not checked: a point is degenerate (det(I − J) ≈ 0)"
+        if self.index_sum == 1:
+            return "not refuted: the signs of det(I − J) sum to +1"
+        return f"refuted: the signs of det(I − J) sum to {self.index_sum:+d}, so at least one point is missing"
+
+    @property
+    def line_attractor(self) -> bool:
+        """Whether points with one eigenvalue near 1 and no direction away line up along a curve."""
+        standing = [(p.state, p.eigenvalues) for p in self.points if p.index == 0]
+        standing += [(p.state, p.eigenvalues) for p in self.slow]
+        near = [
+            s for s, values in standing if float((values[0] - 1).abs()) < 0.05 and bool((values[1:].abs() < 0.95).all())
+        ]
+        if len(near) < 5:
+            return False
+        spread = torch.linalg.svdvals(torch.stack(near) - torch.stack(near).mean(0)).square()
+        return bool(spread[:2].sum() > 0.9 * spread.sum())
+
+    def __str__(self) -> str:
+        kinds: dict[str, int] = {}
+        for point in self.points:
+            kinds[str(point)] = kinds.get(str(point), 0) + 1
+        found = ", ".join(f"{count} × {kind}" for kind, count in sorted(kinds.items())) or "none"
+        more = f"; {len(self.cycles)} cycle(s)" if self.cycles else ""
+        line = "; they form a line attractor" if self.line_attractor else ""
+        return (
+            f"{len(self.points)} fixed point(s): {found}{more}; {len(self.slow)} slow point(s){line}; "
+            f"{self.unconverged} of {self.starts} starts unconverged. Completeness {self.completeness}."
+        )
+
+
+def find_fixed_points(
+    F: StepMap,
+    x: Float[Tensor, " D"],
+    visited: Float[Tensor, "M S"],
+    *,
+    starts: int = 1024,
+    noise: float = 0.5,
+    iterations: int = 200,
+    tolerance: float = 1e-12,
+    slow: float = 1e-6,
+    period: int = 1,
+    seed: int = 0,
+) -> FixedPoints:
+    """Search from states that the network visits, from around them, and from between the points that are found.
+
+    Levenberg–Marquardt on F(s) − s with the graph's Jacobian, all starts at once, then Newton to rounding.
+
+    - `x`: the frozen input. `visited`: states that the network has been in; half of the starts get noise of `noise` times
+      their spread. `period`: also look for cycles up to this period.
+    - `slow`: the speed below which a minimum is reported as a slow point.
+    """
+    if visited.ndim != 2 or visited.shape[1] != F.size or not len(visited):
+        raise ShapeError(f"visited must be states [M, {F.size}]; got {list(visited.shape)}.")
+    if not bool(torch.isfinite(visited).all()):
+        raise ShapeError("the visited states are not all numbers: the network has diverged, or a weight is NaN.")
+    if starts < 1 or period < 1:
+        raise OptionError(f"starts and period must be at least 1; got {starts} and {period}.")
+    visited = visited.to(F.dtype)
+    frozen = x.to(F.dtype)[None]
+    random = torch.Generator().manual_seed(seed)
+    first = _starts(visited, starts, noise, random)
+
+    def both(s: Tensor) -> tuple[Tensor, Tensor]:
+        step = F.step(s, frozen)
+        return step.next, step.state
+
+    def value(s: Tensor) -> Tensor:
+        return F(s, frozen)
+
+    solver = _Search(value, both, visited, iterations, tolerance, slow)
+    solver.go(first)
+    for _ in range(4):  # between points that are known lie those that trajectories seldom pass
+        before = len(solver.points)
+        middles = _between([point.state for point in solver.points], random)
+        if not len(middles):
+            break
+        solver.go(middles)
+        if len(solver.points) == before:
+            break
+    cycles: list[FixedPoint] = []
+    for p in range(2, period + 1):
+        several = _Search(*_repeated(value, both, p), visited, iterations, tolerance, slow)
+        several.go(first)
+        cycles += _new_cycles(value, several.points, [*solver.points, *cycles], p)
+    return FixedPoints(
+        points=sorted(solver.points, key=lambda point: (point.index, -point.starts)),
+        slow=solver.slow,
+        unconverged=solver.unconverged,
+        starts=solver.starts,
+        iterations=iterations,
+        tolerance=tolerance,
+        is_bounded=_is_bounded(value, visited, random),
+        cycles=cycles,
+    )
+
+
+def _starts(visited: Tensor, count: int, noise: float, random: torch.Generator) -> Tensor:
+    chosen = visited[torch.randint(len(visited), (count,), generator=random)].clone()
+    spread = visited.std(0) if len(visited) > 1 else torch.ones_like(visited[0])
+    half = count // 2
+    chosen[half:] += (
+        noise * spread.clamp(min=1e-3) * torch.randn(chosen[half:].shape, generator=random, dtype=chosen.dtype)
+    )
+    return chosen
+
+
+def _between(points: list[Tensor], random: torch.Generator, most: int = 512) -> Tensor:
+    """The middles of pairs of points."""
+    if len(points) < 2:
+        return torch.empty(0)
+    known = torch.stack(points)
+    pairs = torch.combinations(torch.arange(len(known)))
+    if len(pairs) > most:
+        pairs = pairs[torch.randperm(len(pairs), generator=random)[:most]]
+    return known[pairs].mean(1)
+
+
+def _repeated(value: Map, both: MapWithSlope, times: int) -> tuple[Map, MapWithSlope]:
+    """F applied several times, and its Jacobian by the chain rule."""
+
+    def values(s: Tensor) -> Tensor:
+        for _ in range(times):
+            s = value(s)
+        return s
+
+    def slopes(s: Tensor) -> tuple[Tensor, Tensor]:
+        s, J = both(s)
+        for _ in range(times - 1):
+            s, next_J = both(s)
+            J = next_J @ J
+        return s, J
+
+    return values, slopes
+
+
+@torch.no_grad()
+def _new_cycles(value: Map, found: list[FixedPoint], known: list[FixedPoint], period: int) -> list[FixedPoint]:
+    """Of points of F^p, those that are points of no shorter cycle; one for each cycle."""
+    kept: list[FixedPoint] = []
+    for point in found:
+        orbit = [point.state]
+        for _ in range(period - 1):
+            orbit.append(value(orbit[-1][None])[0])
+        others = [other.state for other in (*known, *kept)]
+        scale = 1 + float(point.state.norm())
+        if any(float((s - other).norm()) < 1e-5 * scale for s in orbit for other in others):
+            continue
+        if any(float((s - point.state).norm()) < 1e-5 * scale for s in orbit[1:]):
+            continue
+        kept.append(
+            FixedPoint(point.state, point.residual, point.eigenvalues, point.starts, point.sign, point.is_far, period)
+        )
+    return kept
+
+
+@torch.no_grad()
+def _is_bounded(value: Map, visited: Tensor, random: torch.Generator) -> bool:
+    """Whether there is a box around the visited states that is mapped into itself, as far as random states of it tell."""
+    box = visited.abs().amax(0).clamp(min=1e-3)
+    for _ in range(200):
+        s = 2 * torch.rand(256, len(box), generator=random, dtype=box.dtype) - 1
+        s[128:] = torch.where(s[128:] > 0, 1.0, -1.0)  # corners
+        reached = value(box * s).abs().amax(0)
+        if bool((reached <= box).all()):
+            return True
+        box = torch.maximum(box, 1.1 * reached)
+        if not bool(torch.isfinite(box).all()) or float(box.max()) > 1e9:
+            return False
+    return False
+
+
+class _Search:
+    """All starts at once; what they end at is added to what is known."""
+
+    def __init__(
+        self, value: Map, both: MapWithSlope, visited: Tensor, iterations: int, tolerance: float, slow: float
+    ) -> None:
+        self.value, self.both = value, both
+        self.iterations, self.tolerance, self.slow_speed = iterations, tolerance, slow
+        self.points: list[FixedPoint] = []
+        self.slow: list[SlowPoint] = []
+        self.unconverged = self.starts = 0
+        self.centre = visited.mean(0)
+        self.radius = float((visited - self.centre).norm(dim=1).max()) + 1e-3
+
+    @torch.no_grad()
+    def go(self, starts: Tensor) -> None:
+        self.starts += len(starts)
+        ends = _levenberg_marquardt(self.value, self.both, starts, self.iterations)
+        ends = ends[torch.isfinite(ends).all(1)]
+        ends, residuals = self._polish(ends)
+        scale = 1 + ends.abs().amax(1)
+        exact = residuals <= self.tolerance * scale
+        self._add_points(ends[exact])
+        rest = ends[~exact]
+        speeds = (self.value(rest) - rest).square().sum(1) / 2 if len(rest) else torch.empty(0)
+        lingering = speeds < self.slow_speed
+        self._add_slow(rest[lingering], speeds[lingering])
+        self.unconverged += len(starts) - int(exact.sum()) - int(lingering.sum())
+
+    def _polish(self, s: Tensor) -> tuple[Tensor, Tensor]:
+        """Newton where it helps: a few steps, each kept only if it comes closer."""
+        if not len(s):
+            return s, torch.empty(0, dtype=s.dtype)
+        residual = (self.value(s) - s).abs().amax(1)
+        for _ in range(6):
+            close = (residual < 1e-2) & (residual > 1e-15)
+            if not bool(close.any()):
+                break
+            part = s[close]
+            after, J = self.both(part)
+            move, failed = torch.linalg.solve_ex(J - torch.eye(s.shape[1], dtype=s.dtype), part - after)
+            tried = torch.where((failed == 0)[:, None], part + move, part)
+            new = (self.value(tried) - tried).abs().amax(1)
+            # Newton may leave for a point far away: only small moves are a polish
+            better = (new < residual[close]) & (move.norm(dim=1) < 0.1 * (1 + part.norm(dim=1)))
+            places = close.nonzero()[:, 0][better]
+            s[places], residual[places] = tried[better], new[better]
+        return s, residual
+
+    def _add_points(self, found: Tensor) -> None:
+        for state, count in _merged(found):
+            scale = 1 + float(state.norm())
+            known = next((k for k, p in enumerate(self.points) if float((p.state - state).norm()) < SAME * scale), None)
+            if known is not None:
+                old = self.points[known]
+                self.points[known] = FixedPoint(
+                    old.state, old.residual, old.eigenvalues, old.starts + count, old.sign, old.is_far
+                )
+                continue
+            after, J = self.both(state[None])
+            values = torch.linalg.eigvals(J[0])
+            values = values[values.abs().argsort(descending=True)]
+            sign, size = torch.linalg.slogdet(torch.eye(len(state), dtype=state.dtype) - J[0])
+            degenerate = bool((values - 1).abs().min() < 1e-6) or not bool(torch.isfinite(size))
+            self.points.append(
+                FixedPoint(
+                    state,
+                    float((after[0] - state).abs().max()),
+                    values,
+                    count,
+                    0 if degenerate else int(sign),
+                    float((state - self.centre).norm()) > 2 * self.radius,
+                )
+            )
+
+    def _add_slow(self, found: Tensor, speeds: Tensor) -> None:
+        order = speeds.argsort()
+        for k in order.tolist():
+            state = found[k]
+            scale = 1 + float(state.norm())
+            near = [p.state for p in self.points] + [p.state for p in self.slow]
+            if any(float((other - state).norm()) < 1e-2 * scale for other in near):
+                continue
+            values = torch.linalg.eigvals(self.both(state[None])[1][0])
+            self.slow.append(SlowPoint(state, float(speeds[k]), values[values.abs().argsort(descending=True)]))
+            if len(self.slow) >= 200:
+                return
+
+
+def _merged(found: Tensor) -> list[tuple[Tensor, int]]:
+    """Different points, and how many of the given ones are each."""
+    left = found
+    kept = []
+    while len(left):
+        same = (left - left[0]).norm(dim=1) < SAME * (1 + left[0].norm())
+        kept.append((left[0], int(same.sum())))
+        left = left[~same]
+    return kept
+
+
+@torch.no_grad()
+def _levenberg_marquardt(value: Map, both: MapWithSlope, s: Tensor, iterations: int) -> Tensor:
+    """Minimise ½‖F(s) − s‖² from every row; rows that have arrived, or move no more, take no further part."""
+    s = s.clone()
+    N, S = s.shape
+    damping = torch.full((N,), 1e-2, dtype=s.dtype)
+    stalled = torch.zeros(N, dtype=torch.int64)
+    active = torch.arange(N)
+    eye = torch.eye(S, dtype=s.dtype)
+    for _ in range(iterations):
+        part = s[active]
+        after, J = both(part)
+        G, A = after - part, J - eye
+        q = G.square().sum(1)
+        normal = A.mT @ A
+        scale = normal.diagonal(dim1=1, dim2=2).mean(1).clamp(min=1e-12)
+        factor, failed = torch.linalg.cholesky_ex(normal + (damping[active] * scale)[:, None, None] * eye)
+        move = -torch.cholesky_solve((A.mT @ G[..., None]), factor)[..., 0]
+        tried = torch.where((failed == 0)[:, None] & torch.isfinite(move), part + move, part)
+        new_q = (value(tried) - tried).square().sum(1)
+        better = new_q < q
+        s[active[better]] = tried[better]
+        damping[active] = torch.where(better, damping[active] / 5, damping[active] * 4).clamp(1e-14, 1e8)
+        little = ~(new_q < 0.999 * q)
+        stalled[active] = torch.where(little, stalled[active] + 1, torch.zeros_like(stalled[active]))
+        best = torch.where(better, new_q, q)
+        going = (best > 1e-20) & (stalled[active] < 12) & torch.isfinite(best)
+        active = active[going]
+        if not len(active):
+            break
+    return s

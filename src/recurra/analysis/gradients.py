@@ -1,0 +1,298 @@
+"""Gradients through time: how much of ∂h_t/∂h_{t−k} is left after k steps, why, and what that means in words.
+
+The chain rule makes it a product of Jacobians, ∂s_t/∂s_{t−k} = J_t J_{t−1} ⋯ J_{t−k+1}; its norm falls, grows or holds with k.
+Norms are kept as logarithms, so that a thousand steps neither underflow nor overflow.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from recurra.analysis.jacobians import StepMap
+from recurra.errors import OptionError, ShapeError
+from recurra.layers.recurrent import Recurrent
+from recurra.types import Float
+
+HOLDS = 5e-3
+"""A slope of the log norm smaller than this, per step, is called holding: a factor of e in two hundred steps."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What happens to a gradient over k steps, as a number and in words.
+
+    - `slope`: of the logarithm of its norm, per step. `half_life`: steps to half of it; infinite where it does not shrink.
+    """
+
+    slope: float
+    reach: int
+
+    @property
+    def kind(self) -> str:
+        if not math.isfinite(self.slope):
+            return "vanishes" if self.slope < 0 else "undefined"
+        return "holds" if abs(self.slope) < HOLDS else "explodes" if self.slope > 0 else "vanishes"
+
+    @property
+    def half_life(self) -> float:
+        return math.log(2) / -self.slope if self.slope < 0 and self.kind == "vanishes" else math.inf
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "holds":
+                return f"holds to {self.reach} steps"
+            case "explodes":
+                return f"explodes: doubles every {math.log(2) / self.slope:.3g} steps"
+            case "undefined":
+                return "cannot be told: the state is not a number"
+        if math.isinf(self.slope):
+            return "vanishes at once: the next state does not depend on this one"
+        return f"vanishes with a half-life of {self.half_life:.3g} steps"
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One recurrent matrix in the Jacobian: diag(factor) U. The factor is what activations and gates multiply it by."""
+
+    matrix: str
+    mean_factor: float
+    largest_factor: float
+    spectral_norm: float
+    spectral_radius: float
+
+
+@dataclass(frozen=True)
+class GradientFlow:
+    """How gradients go back through time along one trajectory.
+
+    - `lags`: k = 0 … K. `state`: log ‖∂s_t/∂s_{t−k}‖₂ (the largest singular value), the mean over starting points t.
+    - `loss`: by layer, log ‖∂L/∂h_{t−k}‖ for the loss L at the last step, from one backward pass.
+    - `singular_values`: logarithms of the largest ones at each lag, of the product that ends at the last step.
+    - `units`: by unit of the full state, the slope of the log gradient that reaches it.
+    - `factors`: for each recurrent matrix of each layer, its size and what it is multiplied by.
+    """
+
+    lags: list[int]
+    state: Float[Tensor, " K"]
+    loss: dict[str, Float[Tensor, " K"]]
+    singular_values: Float[Tensor, "K M"]
+    units: Float[Tensor, " S"]
+    factors: list[Factor]
+    lyapunov: Float[Tensor, " M"]
+
+    @property
+    def verdict(self) -> Verdict:
+        """On the network as a whole: the norm of the product of Jacobians."""
+        return Verdict(slope(self.state), self.lags[-1])
+
+    def verdict_on_unit(self, unit: int) -> Verdict:
+        return Verdict(float(self.units[unit]), self.lags[-1])
+
+
+def slope(logs: Float[Tensor, " K"]) -> float:
+    """Of a straight line through the second half of the log norms, per step; the first steps are a transient."""
+    if bool(torch.isnan(logs).any()) or bool((logs == math.inf).any()):
+        return math.nan
+    if bool(torch.isinf(logs[1:]).any()):
+        return -math.inf
+    start = (len(logs) - 1) // 2
+    y = logs[start:]
+    x = torch.arange(len(y), dtype=y.dtype)
+    x = x - x.mean()
+    return float((x * (y - y.mean())).sum() / x.square().sum()) if len(y) > 1 else 0.0
+
+
+@torch.no_grad()
+def products(jacobians: Float[Tensor, "T S S"]) -> tuple[Float[Tensor, "T1 S S"], Float[Tensor, " T1"]]:
+    """The products J_T ⋯ J_{T−k+1} for k = 0 … T, each scaled to norm about 1, and the logarithms of the scales."""
+    T, S, _ = jacobians.shape
+    product = torch.eye(S, dtype=jacobians.dtype)
+    log = torch.zeros((), dtype=jacobians.dtype)
+    found, logs = [product], [log]
+    for k in range(1, T + 1):
+        product = product @ jacobians[T - k]
+        size = product.abs().max()
+        if size > 0:
+            product, log = product / size, log + size.log()
+        found.append(product)
+        logs.append(log)
+    return torch.stack(found), torch.stack(logs)
+
+
+def gradient_flow(
+    layer: Recurrent,
+    x: Float[Tensor, "T D"],
+    *,
+    readout: Float[Tensor, "V H"] | None = None,
+    steps: int = 100,
+    starts: int = 4,
+    warmup: int = 20,
+) -> GradientFlow:
+    """Follow gradients back along one sequence.
+
+    - `x`: at least `warmup + steps` inputs; the state runs through the first ones freely.
+    - `readout`: the matrix of the loss at the last step, L = sum of the readout of h; the sum of h otherwise.
+    - `starts`: from how many last steps the norm of the product is averaged.
+    """
+    F = StepMap(layer)
+    x = x.detach().to(F.dtype)
+    needed = warmup + steps
+    if len(x) < needed:
+        raise OptionError(
+            f"gradients over {steps} steps need a sequence of at least {needed} inputs ({warmup} to warm up); got {len(x)}."
+        )
+    if len(x) > needed + starts:
+        x = x[: needed + starts]
+    starts = max(1, min(starts, len(x) - needed + 1))
+    states, jacobians = _run(F, layer, x)
+    if not bool(torch.isfinite(states).all()):
+        raise ShapeError(
+            "the state of the network is not a number along this sequence: it has diverged, or a weight is NaN."
+        )
+    logs, units, singular = [], [], None
+    for start in range(starts):
+        end = len(x) - start
+        scaled, scale = products(jacobians[end - steps : end])
+        with torch.no_grad():
+            largest = torch.linalg.eigvalsh(scaled.mT @ scaled)[:, -1]
+            logs.append(scale + largest.log() / 2)
+            reach = scaled.norm(dim=1).log() + scale[:, None]  # [K, S]: how much of the end each unit of the past moves
+        units.append(torch.tensor([slope(column) for column in reach.T], dtype=F.dtype))
+        if singular is None:
+            singular = scale[:, None] + torch.linalg.svdvals(scaled)[:, :8].log()
+    assert singular is not None
+    return GradientFlow(
+        lags=list(range(steps + 1)),
+        state=torch.stack(logs).mean(0),
+        loss=_loss_norms(F, layer, x, states, readout, steps),
+        singular_values=singular,
+        units=torch.stack(units).mean(0),
+        factors=_factors(F, states, x),
+        lyapunov=lyapunov_exponents(jacobians),
+    )
+
+
+@torch.no_grad()
+def _run(F: StepMap, layer: Recurrent, x: Tensor) -> tuple[Float[Tensor, "T1 S"], Float[Tensor, "T S S"]]:
+    """States before the first and after every step, and the Jacobian of each step."""
+    s = F.pack(layer.initial_state(1)).detach()
+    states, jacobians = [s[0]], []
+    for t in range(len(x)):
+        step = F.step(s, x[t : t + 1])
+        s = step.next
+        states.append(s[0])
+        jacobians.append(step.state[0])
+    return torch.stack(states), torch.stack(jacobians)
+
+
+def _loss_norms(
+    F: StepMap, layer: Recurrent, x: Tensor, states: Tensor, readout: Tensor | None, steps: int
+) -> dict[str, Tensor]:
+    """One backward pass from the last step: the norm of what arrives at each layer's states, k steps before."""
+    H = F.hidden_size
+    s = states[len(x) - steps][None].clone().requires_grad_()
+    path = [s]
+    for t in range(len(x) - steps, len(x)):
+        s = F(s, x[t : t + 1])
+        path.append(s)
+    output = F.unpack(s)[-1][0][0]
+    h = output if output.ndim == 2 else output[:, -1]
+    loss = h.sum() if readout is None else (h @ readout.detach().to(F.dtype).T).sum()
+    gradients = torch.autograd.grad(loss, path, allow_unused=True)
+    found: dict[str, Tensor] = {}
+    place = 0
+    several = len(F.layers) > 1
+    for k, each in enumerate(F.layers):
+        for state in each.graph.states:
+            part = slice(place, place + state.depth * H)
+            norms = [
+                g[0, part].norm() if g is not None else torch.zeros((), dtype=F.dtype) for g in reversed(gradients)
+            ]
+            found[f"layer {k} {state.name}" if several else state.name] = torch.stack(norms).log().detach()
+            place += state.depth * H
+    return found
+
+
+@torch.no_grad()
+def _factors(F: StepMap, states: Tensor, x: Tensor) -> list[Factor]:
+    """What each recurrent matrix is multiplied by on its way into the Jacobian: mean and largest size over steps and units."""
+    found = []
+    s, y = states[:-1], x
+    for k, (layer, own) in enumerate(zip(F.layers, s.split(F.sizes, dim=-1), strict=True)):
+        values = layer.values(own, y)
+        slopes = layer.slopes(values, own)
+        sizes: dict[str, list[Tensor]] = {}
+        for update in layer.graph.updates:
+            for leaf, part in slopes[update].items():
+                for name, factor in part.rows.items() if leaf.kind == "state" else ():
+                    sizes.setdefault(name, []).append(torch.as_tensor(factor, dtype=F.dtype).abs().flatten())
+        for name, matrix in layer.matrices.items():
+            size = torch.cat(sizes[name]) if name in sizes else torch.tensor([math.nan])
+            called = f"layer {k} U.{name}" if len(F.layers) > 1 else f"U.{name}"
+            radius = float(torch.linalg.eigvals(matrix).abs().max())
+            norm = float(torch.linalg.matrix_norm(matrix, 2))
+            found.append(Factor(called, float(size.mean()), float(size.max()), norm, radius))
+        out = layer.wide(values[layer.graph.updates[0]], own)
+        y = out + y if F.residual and k else out
+    return found
+
+
+@torch.no_grad()
+def lyapunov_exponents(jacobians: Float[Tensor, "T S S"], count: int | None = None) -> Float[Tensor, " M"]:
+    """The mean logarithmic growth of volumes along a trajectory, per step, largest first.
+
+    By QR re-orthogonalisation: Q_t R_t = J_t Q_{t−1}; the exponents are the means of log |R_ii|. Benettin et al. 1980.
+    """
+    T, S, _ = jacobians.shape
+    count = S if count is None else min(count, S)
+    Q = torch.linalg.qr(torch.randn(S, count, dtype=jacobians.dtype, generator=torch.Generator().manual_seed(0)))[0]
+    total = torch.zeros(count, dtype=jacobians.dtype)
+    for t in range(T):
+        Q, R = torch.linalg.qr(jacobians[t] @ Q)
+        total += R.diagonal().abs().log()
+    return (total / T).sort(descending=True).values
+
+
+@torch.no_grad()
+def lyapunov_spectrum(
+    F: StepMap, s: Float[Tensor, " S"], x: Float[Tensor, "T D"], *, warmup: int = 0, count: int | None = None
+) -> Float[Tensor, " M"]:
+    """The exponents along the trajectory from `s` under the inputs `x`, per step, without keeping its Jacobians."""
+    count = F.size if count is None else min(count, F.size)
+    Q = torch.linalg.qr(torch.randn(F.size, count, dtype=F.dtype, generator=torch.Generator().manual_seed(0)))[0]
+    total = torch.zeros(count, dtype=F.dtype)
+    s = s[None]
+    for t in range(len(x)):
+        step = F.step(s, x[t : t + 1])
+        s = step.next
+        Q, R = torch.linalg.qr(step.state[0] @ Q)
+        if t >= warmup:
+            total += R.diagonal().abs().log()
+    return (total / max(1, len(x) - warmup)).sort(descending=True).values
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Eigenvalues of a recurrent matrix, largest first, and how much of each component is left after powers of it.
+
+    `survival[k, i]` is |λ_i|^k: the share of h(0)'s component along eigenvector i after k steps of h ← W h.
+    """
+
+    eigenvalues: Tensor
+    survival: Float[Tensor, "K H"]
+
+    @property
+    def radius(self) -> float:
+        return float(self.eigenvalues.abs().max())
+
+
+@torch.no_grad()
+def spectrum(matrix: Float[Tensor, "H H"], steps: int = 50) -> Spectrum:
+    values = torch.linalg.eigvals(matrix.detach().to(torch.float64))
+    values = values[values.abs().argsort(descending=True)]
+    k = torch.arange(steps + 1, dtype=torch.float64)
+    return Spectrum(values, values.abs()[None, :] ** k[:, None])

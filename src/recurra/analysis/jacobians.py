@@ -1,0 +1,330 @@
+"""One step of a network as a map of its whole state, s ↦ F(s, x), and the Jacobians of that map from the cell's graph.
+
+The derivatives are those of the operations' table, propagated forward through the equations; autograd is only the check.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from recurra.cells.graph import NORM_EPSILON, Node, block, make, walk
+from recurra.cells.operations import OPERATIONS
+from recurra.errors import OptionError
+from recurra.layers.direction import Direction
+from recurra.layers.recurrent import Recurrent
+from recurra.types import CellState, Float, State
+
+_CHOOSING = ("where", "relu", "clamp", "minimum", "maximum")
+"""Operations whose partial derivatives choose: what is not chosen counts nothing, even where it is infinite."""
+
+
+@dataclass
+class _Slope:
+    """∂value/∂leaf for one value and one leaf, each `[N, H]`, as a sum of three kinds of matrices.
+
+    - `diagonal`: the value's unit k depends on the leaf's unit k. A number stands for that number in every place.
+    - `rows`: by matrix, the factor of each row: diag(rows[name]) U_name. Nothing is multiplied out until the end.
+    - `dense`: anything else, `[N, H, H]`.
+    """
+
+    diagonal: Tensor | float = 0.0
+    rows: dict[str, Tensor | float] = field(default_factory=dict)
+    dense: Tensor | None = None
+
+    def scaled(self, factor: Tensor | float, *, choosing: bool = False) -> _Slope:
+        """diag(factor) times this."""
+
+        def times(value: Tensor | float) -> Tensor | float:
+            if choosing and isinstance(factor, Tensor):
+                return torch.where(factor == 0, torch.zeros_like(factor), factor * value)
+            return factor * value
+
+        dense = None
+        if self.dense is not None:
+            wide = torch.as_tensor(factor, dtype=self.dense.dtype)[..., None]
+            dense = torch.where(wide == 0, 0, wide * self.dense) if choosing else wide * self.dense
+        diagonal = self.diagonal if isinstance(self.diagonal, float) and self.diagonal == 0 else times(self.diagonal)
+        return _Slope(diagonal, {name: times(rows) for name, rows in self.rows.items()}, dense)
+
+    def plus(self, other: _Slope) -> _Slope:
+        rows = dict(self.rows)
+        for name, factor in other.rows.items():
+            rows[name] = rows[name] + factor if name in rows else factor
+        parts = [dense for dense in (self.dense, other.dense) if dense is not None]
+        return _Slope(self.diagonal + other.diagonal, rows, sum(parts[1:], parts[0]) if parts else None)
+
+    def multiplied(self, name: str, matrices: dict[str, Tensor]) -> _Slope:
+        """U_name times this."""
+        U = matrices[name]
+        made = _Slope()
+        if isinstance(self.diagonal, Tensor):
+            made.dense = U * self.diagonal[..., None, :]
+        elif self.diagonal != 0:
+            made.rows[name] = self.diagonal
+        rest = self.rows_as_dense(matrices)
+        if rest is not None:
+            made.dense = U @ rest if made.dense is None else made.dense + U @ rest
+        return made
+
+    def rows_as_dense(self, matrices: dict[str, Tensor]) -> Tensor | None:
+        """All but the diagonal, multiplied out."""
+        total = self.dense
+        for name, factor in self.rows.items():
+            part = (factor[..., None] if isinstance(factor, Tensor) else factor) * matrices[name]
+            total = part if total is None else total + part
+        return total
+
+    def matrix(self, matrices: dict[str, Tensor], like: Float[Tensor, "N H"]) -> Float[Tensor, "N H H"]:
+        N, H = like.shape
+        total = self.rows_as_dense(matrices)
+        made = like.new_zeros(N, H, H) if total is None else total.expand(N, H, H).clone()
+        made.diagonal(dim1=-2, dim2=-1).add_(self.diagonal)
+        return made
+
+
+class _Layer:
+    """One layer: its equations as values, and as slopes with respect to every state that it reads and every drive."""
+
+    def __init__(self, direction: Direction, dtype: torch.dtype):
+        self.graph, self.H = direction.cell.graph, direction.hidden_size
+        with torch.no_grad():
+            weights = direction.weights(1, 1)
+            self.W, self.b, U = (each.detach().to(dtype) for each in (weights.W, weights.b, weights.U))
+            self.units = {name: value.detach().to(dtype) for name, value in weights.units.items()}
+        self.noise = {name: declared.mean for name, declared in self.graph.noises.items()}
+        self.matrices = {name: block(U, self.graph.matrices, [name], self.H) for name in self.graph.matrices}
+        self.depths = [state.depth for state in self.graph.states]
+        self.size = sum(self.depths) * self.H
+        self.order = walk(self.graph.updates)
+
+    def values(self, s: Float[Tensor, "N S"], x: Float[Tensor, "N D"]) -> dict[Node, Tensor | float]:
+        """Every value of one step."""
+        drives = dict(zip(self.graph.drives, linear(x, self.W, self.b).split(self.H, dim=-1), strict=True))
+        past = self.unpack(s)
+        values: dict[Node, Tensor | float] = {}
+        for node in self.order:
+            inner = [values[argument] for argument in node.arguments]
+            match node.kind:
+                case "constant":
+                    values[node] = node.value
+                case "drive":
+                    values[node] = drives[node.name]
+                case "state":
+                    values[node] = past[node.name][:, -node.delay]
+                case "noise":
+                    values[node] = self.noise[node.name]
+                case "parameter":
+                    values[node] = self.units[node.name]
+                case "product":
+                    values[node] = linear(self.wide(inner[0], s), self.matrices[node.name])
+                case "norm":
+                    centred, spread = _centred(self.wide(inner[0], s))
+                    values[node] = self.units[node.name] * centred / spread
+                case _:
+                    values[node] = OPERATIONS[node.kind].value(*inner)
+        return values
+
+    def wide(self, value: Tensor | float, like: Tensor) -> Float[Tensor, "N H"]:
+        return torch.as_tensor(value, dtype=like.dtype, device=like.device).expand(len(like), self.H)
+
+    def unpack(self, s: Float[Tensor, "N S"]) -> dict[str, Float[Tensor, "N K H"]]:
+        """Each state's values, oldest first."""
+        parts = s.split([depth * self.H for depth in self.depths], dim=-1)
+        return {
+            state.name: part.unflatten(-1, (state.depth, self.H))
+            for state, part in zip(self.graph.states, parts, strict=True)
+        }
+
+    def after(self, s: Tensor, values: dict[Node, Tensor | float]) -> Float[Tensor, "N S"]:
+        """The next state: each history moves on by one step."""
+        past = self.unpack(s)
+        parts = []
+        for state, update in zip(self.graph.states, self.graph.updates, strict=True):
+            new = self.wide(values[update], s)
+            parts.append(torch.cat([past[state.name][:, 1:].flatten(1), new], dim=-1))
+        return torch.cat(parts, dim=-1)
+
+    def slopes(self, values: dict[Node, Tensor | float], like: Tensor) -> dict[Node, dict[Node, _Slope]]:
+        """For every value, its slope with respect to each state and drive that it depends on."""
+        found: dict[Node, dict[Node, _Slope]] = {}
+        for node in self.order:
+            total: dict[Node, _Slope] = {}
+            if node.kind in ("state", "drive"):
+                total[node] = _Slope(1.0)
+            elif node.kind == "product":
+                total = {
+                    leaf: slope.multiplied(node.name, self.matrices) for leaf, slope in found[node.arguments[0]].items()
+                }
+            elif node.kind == "norm":
+                total = self._slopes_of_norm(node, values, found, like)
+            elif node.kind in OPERATIONS:
+                inner = [values[argument] for argument in node.arguments]
+                for argument, partial in zip(node.arguments, OPERATIONS[node.kind].partials, strict=True):
+                    if partial is None or not found[argument]:
+                        continue
+                    factor = partial(values[node], *inner)
+                    for leaf, slope in found[argument].items():
+                        part = slope.scaled(factor, choosing=node.kind in _CHOOSING)
+                        total[leaf] = total[leaf].plus(part) if leaf in total else part
+            found[node] = total
+        return found
+
+    def _slopes_of_norm(
+        self, node: Node, values: dict[Node, Tensor | float], found: dict[Node, dict[Node, _Slope]], like: Tensor
+    ) -> dict[Node, _Slope]:
+        """∂ gain·u/∂v with u = (v − mean v)/σ: gain/σ · (I − 1/H − u uᵀ/H)."""
+        argument = node.arguments[0]
+        if not found[argument]:
+            return {}
+        centred, spread = _centred(self.wide(values[argument], like))
+        u = centred / spread
+        inner = torch.eye(self.H, dtype=like.dtype) - (1 + u[:, :, None] * u[:, None, :]) / self.H
+        outer = (self.units[node.name] / spread)[..., None] * inner
+        return {leaf: _Slope(dense=outer @ slope.matrix(self.matrices, u)) for leaf, slope in found[argument].items()}
+
+
+def _centred(v: Tensor) -> tuple[Tensor, Tensor]:
+    centred = v - v.mean(-1, keepdim=True)
+    return centred, (centred.square().mean(-1, keepdim=True) + NORM_EPSILON).sqrt()
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step from N states: `next` is F(s, x), `state` is ∂F/∂s, `input` is ∂F/∂x."""
+
+    next: Float[Tensor, "N S"]
+    state: Float[Tensor, "N S S"]
+    input: Float[Tensor, "N S D"]
+
+
+class StepMap:
+    """F(s, x) of a recurrent network: the next full state from the state and the input.
+
+    s holds every state of every layer (h and c, and as many steps of the past as `ago` reads, oldest first), layer by layer.
+
+    ```python
+    layer = Recurrent("lstm", input_size=3, hidden_size=8)
+    F = StepMap(layer)
+    s = torch.zeros(5, F.size, dtype=F.dtype)
+    x = torch.randn(5, 3, dtype=F.dtype)
+    step = F.step(s, x)
+    step.state.shape            # [5, 16, 16]: ∂(h, c)/∂(h, c) of each row
+    ```
+
+    - `dtype`: float64 by default, whatever the layer's own: fixed points and exponents are decided by small differences.
+    """
+
+    def __init__(self, layer: Recurrent, dtype: torch.dtype = torch.float64):
+        if layer.bidirectional:
+            raise OptionError(
+                "a bidirectional network has no state that goes forward in time alone; analyse one that runs forward."
+            )
+        training = layer.training
+        layer.eval()  # masks are at their mean
+        self.layers = [_Layer(directions[0], dtype) for directions in layer.stack]
+        layer.train(training)
+        self.residual, self.dtype = layer.residual, dtype
+        self.input_size, self.hidden_size = layer.input_size, layer.hidden_size
+        self.size = sum(each.size for each in self.layers)
+        self.sizes = [each.size for each in self.layers]
+
+    def __call__(self, s: Float[Tensor, "N S"], x: Float[Tensor, "N D"]) -> Float[Tensor, "N S"]:
+        """F(s, x); one x for all, or one for each."""
+        y = x.expand(len(s), -1)
+        parts = []
+        for k, (layer, own) in enumerate(zip(self.layers, s.split(self.sizes, dim=-1), strict=True)):
+            values = layer.values(own, y)
+            parts.append(layer.after(own, values))
+            out = layer.wide(values[layer.graph.updates[0]], own)
+            y = out + y if self.residual and k else out
+        return torch.cat(parts, dim=-1)
+
+    def step(self, s: Float[Tensor, "N S"], x: Float[Tensor, "N D"]) -> Step:
+        """F(s, x) with both of its Jacobians."""
+        N, y = len(s), x.expand(len(s), -1)
+        # how what a layer reads depends on the full state and on x
+        read_state = s.new_zeros(N, self.input_size, self.size)
+        read_input = torch.eye(self.input_size, dtype=s.dtype).expand(N, -1, -1)
+        nexts, of_state, of_input = [], s.new_zeros(N, self.size, self.size), s.new_zeros(N, self.size, self.input_size)
+        start = 0
+        for k, (layer, own) in enumerate(zip(self.layers, s.split(self.sizes, dim=-1), strict=True)):
+            values = layer.values(own, y)
+            nexts.append(layer.after(own, values))
+            slopes = layer.slopes(values, own)
+            out_state, out_input = None, None
+            place = start
+            for state, update in zip(layer.graph.states, layer.graph.updates, strict=True):
+                H, moved = layer.H, (state.depth - 1) * layer.H
+                rows = slice(place + moved, place + moved + H)  # of the newest value; the others only move on
+                if moved:
+                    shift = torch.arange(moved)
+                    of_state[:, place + shift, place + H + shift] = 1
+                direct = self._own(layer, slopes[update], own, start)
+                through = self._drives(layer, slopes[update], own)
+                of_state[:, rows] = direct + through @ read_state
+                of_input[:, rows] = through @ read_input
+                if out_state is None:
+                    out_state, out_input = of_state[:, rows], of_input[:, rows]
+                place += state.depth * H
+            assert out_state is not None and out_input is not None  # noqa: PT018
+            out = layer.wide(values[layer.graph.updates[0]], own)
+            keep = self.residual and k > 0
+            y = out + y if keep else out
+            read_state = out_state + read_state if keep else out_state
+            read_input = out_input + read_input if keep else out_input
+            start += layer.size
+        return Step(torch.cat(nexts, dim=-1), of_state, of_input)
+
+    def _own(self, layer: _Layer, slopes: dict[Node, _Slope], like: Tensor, start: int) -> Float[Tensor, "N H S"]:
+        """The part through the layer's own states."""
+        made = like.new_zeros(len(like), layer.H, self.size)
+        place = start
+        for state in layer.graph.states:
+            for delay in range(1, state.depth + 1):
+                slope = slopes.get(make("state", name=state.name, delay=delay))
+                if slope is not None:
+                    columns = place + (state.depth - delay) * layer.H
+                    made[:, :, columns : columns + layer.H] = slope.matrix(layer.matrices, like[:, : layer.H])
+            place += state.depth * layer.H
+        return made
+
+    def _drives(self, layer: _Layer, slopes: dict[Node, _Slope], like: Tensor) -> Float[Tensor, "N H D"]:
+        """The part through the drives, as a map of what the layer reads."""
+        made = like.new_zeros(len(like), layer.H, layer.W.shape[1])
+        for name, W in zip(layer.graph.drives, layer.W.split(layer.H), strict=True):
+            slope = slopes.get(make("drive", name=name))
+            if slope is None:
+                continue
+            rest = slope.rows_as_dense(layer.matrices)
+            diagonal = slope.diagonal[..., None] if isinstance(slope.diagonal, Tensor) else slope.diagonal
+            made += diagonal * W if rest is None else diagonal * W + rest @ W
+        return made
+
+    def pack(self, state: State) -> Float[Tensor, "N S"]:
+        """A state as layers give it, as one row for each lane."""
+        parts = [each.flatten(1).to(self.dtype) for layer in state for each in layer[0]]
+        return torch.cat(parts, dim=-1)
+
+    def unpack(self, s: Float[Tensor, "N S"], dtype: torch.dtype | None = None) -> State:
+        """The opposite of `pack`."""
+        made = []
+        for layer, own in zip(self.layers, s.split(self.sizes, dim=-1), strict=True):
+            values = layer.unpack(own.to(dtype or self.dtype)).values()
+            made.append((cast(CellState, tuple(v[:, 0] if v.shape[1] == 1 else v for v in values)),))
+        return tuple(made)
+
+    def visited(
+        self, layer: Recurrent, x: Float[Tensor, "B T D"], state: State | None = None
+    ) -> Float[Tensor, "B T S"]:
+        """The full state after every step of some sequences."""
+        s = self.pack(state if state is not None else layer.initial_state(len(x))).detach()
+        found = []
+        for t in range(x.shape[1]):
+            s = self(s, x[:, t].to(self.dtype))
+            found.append(s)
+        return torch.stack(found, dim=1)

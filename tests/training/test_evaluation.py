@@ -1,0 +1,120 @@
+"""Scores: what counts, how much, and how many were right; of symbols and of numbers."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from recurra.data.batches import Batch, Generated, Lanes
+from recurra.models.language import LanguageModel
+from recurra.models.readout import Readout
+from recurra.models.window import WindowLanguageModel
+from recurra.training.distributed import Ranks
+from recurra.training.evaluation import Score, Tally, evaluate, evaluate_window
+from recurra.training.objectives import weighted_nll, weighted_square
+
+CPU = torch.device("cpu")
+TARGETS = torch.tensor([[0, 1, 2], [2, 1, 0]])
+SAID = torch.tensor([[0, 1, 0], [1, 1, 0]])
+LOGITS = torch.randn(2, 3, 3, generator=torch.Generator().manual_seed(0)).scatter_(2, SAID[..., None], 4.0)
+LOSSES = -LOGITS.log_softmax(-1).gather(2, TARGETS[..., None])[..., 0]
+HIT = torch.tensor([[1, 1, 0], [0, 1, 1]]).bool()
+
+
+def tally(*batches: Batch) -> Score:
+    made = Tally(weighted_nll)
+    for batch in batches:
+        made.add(LOGITS, batch)
+    return made.score(Ranks(), CPU)
+
+
+WHOLE = Batch(TARGETS, TARGETS, None, fresh=True)
+CASES = {
+    "every step": (WHOLE, torch.ones(2, 3).bool()),
+    "lengths": (replace(WHOLE, lengths=torch.tensor([3, 1])), torch.tensor([[1, 1, 1], [1, 0, 0]]).bool()),
+    "scored": (
+        replace(WHOLE, scored=torch.tensor([[0.0, 1, 1], [0, 0, 1]])),
+        torch.tensor([[0, 1, 1], [0, 0, 1]]).bool(),
+    ),
+    "nothing": (replace(WHOLE, scored=torch.zeros(2, 3)), torch.zeros(2, 3).bool()),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_only_steps_that_count_are_counted(name: str) -> None:
+    batch, counts = CASES[name]
+    score = tally(batch)
+    count = int(counts.sum())
+    assert score.tokens == count
+    assert score.mean == pytest.approx(float(LOSSES[counts].sum()) / max(1, count), rel=1e-6)
+    assert score.accuracy == pytest.approx(float(HIT[counts].sum()) / max(1, count))
+
+
+def test_batches_are_weighed_by_their_steps() -> None:
+    first, second = CASES["lengths"], CASES["scored"]
+    losses = torch.cat([LOSSES[first[1]], LOSSES[second[1]]])
+    hits = torch.cat([HIT[first[1]], HIT[second[1]]])
+    score = tally(first[0], second[0])
+    assert score.tokens == 7
+    assert score.mean == pytest.approx(float(losses.mean()), rel=1e-6)
+    assert score.accuracy == pytest.approx(float(hits.double().mean()))
+
+
+def test_perplexity_and_bits_of_what_is_said() -> None:
+    score = tally(WHOLE)
+    assert score.perplexity == pytest.approx(math.exp(float(LOSSES.mean())), rel=1e-6)
+    assert score.bits == pytest.approx(float(LOSSES.mean()) / math.log(2), rel=1e-6)
+
+
+class TestNumbers:
+    def make(self, count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        random = torch.Generator().manual_seed(seed)
+        inputs = torch.randn(count, 6, 2, generator=random)
+        scored = torch.zeros(count, 6)
+        scored[:, -1] = 1
+        return inputs, torch.randn(count, 6, 3, generator=random), scored
+
+    @pytest.mark.parametrize("training", [True, False])
+    def test_the_mean_squared_error_of_the_last_step(self, training: bool) -> None:
+        model = Readout(2, "gru", 5, 3, engine="eager", dropout=0.5).train(training)
+        stream = Generated(self.make, 4, 3, seed=2)
+        score = evaluate(model, stream, weighted_square)
+        assert model.training == training
+        model.eval()
+        errors = [
+            (model(batch.inputs)[0][:, -1] - batch.targets[:, -1]).square().sum(-1) for batch in stream.one_pass()
+        ]
+        assert score.tokens == 12
+        assert score.mean == pytest.approx(float(torch.cat(errors).mean().detach()), rel=1e-5)
+
+    def test_numbers_are_never_hit(self) -> None:
+        model = Readout(2, "gru", 5, 3, engine="eager")
+        assert evaluate(model, Generated(self.make, 4, 3), weighted_square).accuracy is None
+
+    def test_an_iterable_of_batches_is_as_good_as_a_stream(self) -> None:
+        model = Readout(2, "gru", 5, 3, engine="eager")
+        stream = Generated(self.make, 4, 3)
+        assert evaluate(model, list(stream.one_pass()), weighted_square) == evaluate(model, stream, weighted_square)
+
+
+def test_in_lanes_the_state_is_carried() -> None:
+    ids = torch.randint(5, (61,))
+    model = LanguageModel(5, "gru", 6, engine="eager")
+    short, long = (evaluate(model, Lanes(ids, 2, length, shuffle=False)) for length in (4, 30))
+    assert short.mean == pytest.approx(long.mean, rel=1e-5)
+    assert short.accuracy == long.accuracy
+    dropped = [replace(batch, fresh=True) for batch in Lanes(ids, 2, 4, shuffle=False).one_pass()]
+    assert abs(evaluate(model, dropped).mean - long.mean) > 1e-4
+
+
+@pytest.mark.parametrize("length", [1, 3, 60])
+def test_the_window_model_carries_its_last_symbols(length: int) -> None:
+    ids = torch.randint(5, (61,))
+    model = WindowLanguageModel(5, 3, 4, 8)
+    score = evaluate_window(model, Lanes(ids, 1, length, shuffle=False))
+    logits = model(ids[None, :-1])[0][0].detach()
+    expected = torch.nn.functional.cross_entropy(logits, ids[1:])
+    assert score.tokens == 60
+    assert score.mean == pytest.approx(float(expected), rel=1e-5)
+    assert score.accuracy == pytest.approx(float((logits.argmax(-1) == ids[1:]).double().mean()))
