@@ -7,7 +7,15 @@ STAMP := $(VENV)/.installed
 .PHONY: demo test test-slow check docs bench clean
 
 demo: $(STAMP)
-	$(BIN)/recurra check examples/fading.py:fading
+	@run=runs/demo-$$(date +%Y%m%d-%H%M%S) && \
+	$(BIN)/recurra train --out $$run && \
+	echo && echo "Held-out files, in nats per character: the network beside the best Markov model." && \
+	$(BIN)/recurra evaluate $$run && \
+	echo && echo "What it writes:" && \
+	$(BIN)/recurra sample $$run --prime "def " --length 500 --temperature 0.6 --seed 3 && \
+	echo && echo "Next: $(BIN)/recurra sample $$run --prime 'class '          more text" && \
+	echo "      $(BIN)/recurra train text data.path=FILE              a text of your own" && \
+	echo "      $(BIN)/recurra check examples/fading.py:fading        a cell of your own, on every engine"
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2
@@ -29,7 +37,7 @@ bench: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,analysis,text]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,analysis,text,log]"
 	touch $(STAMP)
 
 clean:

@@ -178,8 +178,9 @@ class Language(Experiment):
         length = truncation.k if truncation.form == "every" and truncation.k else settings.length
         if training:
             return Lanes(text, settings.batch_size, length, seed=seed, **share)
-        lanes = 8 * self.ranks.world // math.gcd(8, self.ranks.world)  # a number that the ranks can share
-        return Lanes(text, lanes, 512, shuffle=False, **share)
+        # each lane starts from nothing, so that a short text has few of them; and their number is one that ranks can share
+        lanes = min(32, max(8, 2 ** int(math.log2(max(1, len(text) / 16384)))))
+        return Lanes(text, math.lcm(lanes, self.ranks.world), 512, shuffle=False, **share)
 
     def make_model(self) -> LanguageModel:
         model = self.recipe.model

@@ -16,7 +16,6 @@ from recurra.training.objectives import step_weights, weighted_nll
 from recurra.training.truncation import Loss
 from recurra.types import State
 
-
 PIECE = 512
 """How many steps are run at a time."""
 

@@ -77,9 +77,9 @@ class Training:
 
 
 OPTIMISERS: dict[str, Callable[[Any, Training], torch.optim.Optimizer]] = {
-    "sgd": lambda p, s: torch.optim.SGD(p, lr=s.learning_rate, momentum=s.momentum, weight_decay=s.l2),
-    "adam": lambda p, s: torch.optim.Adam(p, lr=s.learning_rate, weight_decay=s.l2),
-    "adamw": lambda p, s: torch.optim.AdamW(p, lr=s.learning_rate, weight_decay=s.l2),
+    "sgd": lambda p, s: torch.optim.SGD(p, lr=s.learning_rate, momentum=s.momentum, weight_decay=s.l2, fused=True),
+    "adam": lambda p, s: torch.optim.Adam(p, lr=s.learning_rate, weight_decay=s.l2, fused=True),
+    "adamw": lambda p, s: torch.optim.AdamW(p, lr=s.learning_rate, weight_decay=s.l2, fused=True),
 }
 
 
