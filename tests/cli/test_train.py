@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -390,6 +391,35 @@ class TestRefused:
         before = outcome(here / "run")
         assert "hidden_size" in refused(["train", "--resume", "run"], capsys)
         assert outcome(here / "run") == before
+
+    def test_a_disk_that_is_full(self, here: Path) -> None:
+        """Files may grow to 30 kB and no further: the recipe fits, a checkpoint does not."""
+
+        def small_disk() -> None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
+
+        command = [sys.executable, "-m", "recurra", *train("model.hidden_size=64")]
+        done = subprocess.run(command, preexec_fn=small_disk, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+        last = done.stderr.splitlines()[-1]
+        assert last.startswith("recurra: ")
+        assert "cannot be saved" in last
+        left = (
+            [file.name for file in (here / "run/checkpoints").rglob("*")] if (here / "run/checkpoints").exists() else []
+        )
+        assert left == []
+
+    def test_a_folder_that_may_not_be_read(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        if os.geteuid() == 0:
+            pytest.skip("root may read everything")
+        (here / "closed").mkdir(mode=0o000)
+        try:
+            assert "closed" in refused(train("data.path=closed"), capsys)
+            assert "closed" in refused(train(out="closed/run"), capsys)
+        finally:
+            (here / "closed").chmod(0o700)
 
     def test_sampling_before_the_first_checkpoint(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(train(steps=4)) == 0

@@ -264,8 +264,14 @@ def padding(batches):
     return 1 - sum(batch.tokens for batch in batches) / sum(batch.targets.numel() for batch in batches)
 
 
+def test_short_sequences_meet_others_of_every_length():
+    stream = Sequences(make_sequences(2000, 12), 32)
+    for batch in take(stream, stream.steps_per_epoch):
+        assert len(batch.lengths.unique()) > 3
+
+
 def test_similar_lengths_together_waste_little():
-    sequences = make_sequences(2000, 200)
+    sequences = make_sequences(2000, 600)
     stream = Sequences(sequences, 32)
     in_order = [sequences[k : k + 32] for k in range(0, len(sequences), 32)]
     wasted = 1 - sum(len(s) - 1 for s in sequences) / sum(

@@ -21,6 +21,9 @@ MARGINAL = 1e-3
 SAME = 1e-6
 """Points closer than this, relative to their size, are one."""
 
+MOST = 256
+"""How many different fixed points are described; beyond that they are a line or a plane of them."""
+
 Map = Callable[[Tensor], Tensor]
 MapWithSlope = Callable[[Tensor], tuple[Tensor, Tensor]]
 
@@ -338,6 +341,8 @@ class _Search:
 
     def _add_points(self, found: Tensor) -> None:
         for state, count in _merged(found):
+            if len(self.points) >= MOST:  # a continuum: more of its points tell nothing new
+                return
             scale = 1 + float(state.norm())
             known = next((k for k, p in enumerate(self.points) if float((p.state - state).norm()) < SAME * scale), None)
             if known is not None:

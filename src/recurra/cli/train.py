@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import signal
 import time
 from collections.abc import Callable
@@ -33,6 +34,9 @@ def train(
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write RUN/tensorboard; needs the extra `log`.")
     ] = False,
+    monitor: Annotated[
+        int | None, typer.Option(min=1, help="Every so many steps, also log how gradients go back through time.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a model; Ctrl-C saves and stops, --resume goes on. `torchrun -m recurra train …` for several processes."""
@@ -69,7 +73,9 @@ def train(
             if folder is None:
                 result = _follow(trainer, display)
             else:
-                result = _lead(folder, trainer, experiment, ranks, display, minutes, tensorboard, resume is not None)
+                result = _lead(
+                    folder, trainer, experiment, ranks, display, minutes, tensorboard, monitor, resume is not None
+                )
         if not ranks.is_first or folder is None:
             return
     result |= {"run": str(folder.path)}
@@ -102,6 +108,7 @@ def _lead(
     display: Display,
     minutes: float | None,
     tensorboard: bool,
+    monitor: int | None,
     resuming: bool,
 ) -> dict[str, Any]:
     """Train, and keep what the run folder keeps. Ranks other than the first come here to resume, and write nothing."""
@@ -128,7 +135,7 @@ def _lead(
 
         display.say(_headline(trainer, experiment, folder))
         try:
-            return _run(trainer, display, keep, folder, experiment, minutes)
+            return _run(trainer, display, keep, folder, experiment, minutes, monitor)
         finally:
             if board is not None:
                 board.close()
@@ -167,6 +174,20 @@ def _follow(trainer: Trainer, display: Display) -> dict[str, Any]:
     return _run(trainer, display, lambda row: None, None, None, None)
 
 
+def _look(experiment: Experiment, trainer: Trainer) -> dict[str, Any]:
+    """How gradients go back through time just now; nothing where the state is no number."""
+    from recurra.analysis.gradients import gradient_flow
+    from recurra.errors import ShapeError
+
+    probe = experiment.probe(trainer.model, 80)
+    try:
+        flow = gradient_flow(probe.layer, probe.x[0].cpu(), steps=50)
+    except ShapeError:
+        return {}
+    found = {"gradient_slope": flow.verdict.slope, "largest_lyapunov_exponent": float(flow.lyapunov[0])}
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
 def _run(
     trainer: Trainer,
     display: Display,
@@ -174,6 +195,7 @@ def _run(
     folder: RunFolder | None,
     experiment: Experiment | None,
     minutes: float | None,
+    monitor: int | None = None,
 ) -> dict[str, Any]:
     """Every event of the training: to the metrics, to the checkpoints, to the display."""
     from recurra.training.loop import Finished, Save, Step, Validated
@@ -190,6 +212,8 @@ def _run(
                     row = {"step": event.step, "loss": event.loss, "gradient_norm": event.gradient_norm}
                     row |= {"learning_rate": event.learning_rate} | ({"skipped": True} if event.skipped else {})
                     keep(row)
+                    if monitor is not None and experiment is not None and event.step % monitor == 0:
+                        keep({"step": event.step} | _look(experiment, trainer))
                     display.step(event, tokens / max(1e-9, now - began))
                 case Validated():
                     keep({"step": event.step, "valid": event.valid})

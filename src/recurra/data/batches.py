@@ -17,6 +17,9 @@ from recurra.types import Float, Int
 SPREAD = 0.05
 """How far from its true length a sequence may be taken to be when those of similar length are put together."""
 
+MIXED = 32
+"""And by how many steps: short sequences meet others of every length. A batch of one length pulls the end towards it."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -258,7 +261,7 @@ class Sequences(Stream):
         random = self._random(epoch)
         # noise on the length, and ties in random order: a sequence does not always meet the same others
         noise = random.uniform(1 - SPREAD, 1 + SPREAD, len(self._lengths))
-        order = np.argsort(self._lengths.numpy() * noise)
+        order = np.argsort(self._lengths.numpy() * noise + random.uniform(0, MIXED, len(self._lengths)))
         batches = list(_cut(order, self.batch_size, small=int(random.integers(self.steps_per_epoch))))
         return [batches[k] for k in random.permutation(len(batches))]
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from recurra.errors import OptionError, choose_from
+from recurra.layers.recurrent import Recurrent
 from recurra.models.sequence import SequenceModel
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.training.distributed import Ranks
@@ -73,6 +75,14 @@ class Answer:
     scores: dict[str, dict[str, float]]
 
 
+@dataclass(frozen=True)
+class Probe:
+    """Typical inputs for looking into a trained network: its recurrent layers, and the vectors `[B, T, D]` that they read."""
+
+    layer: Recurrent
+    x: Tensor
+
+
 class Experiment(ABC):
     """A recipe with its data: what makes the model, trains it and judges it.
 
@@ -110,6 +120,16 @@ class Experiment(ABC):
     def glimpse(self, model: SequenceModel) -> str | None:
         """A few words from the model as it is now, to look at while it learns."""
         return None
+
+    @abstractmethod
+    def probe(self, model: SequenceModel, steps: int) -> Probe:
+        """Typical sequences of at least `steps` steps; the data of the run is not needed."""
+
+    def frozen_input(self, model: SequenceModel, name: str) -> Tensor:
+        """The vector of an input that is held: `zero`, or what the experiment has names for."""
+        if name == "zero":
+            return torch.zeros(model.recurrent.input_size)
+        raise OptionError(f"input {name!r} does not exist: {self.recipe.name} has numbers as inputs. Use zero.")
 
     def trainer(self) -> Trainer:
         """Everything of a run that is not its folder. Every random number comes from the seed."""

@@ -91,6 +91,17 @@ RECIPES: dict[str, Entry] = {
         ),
         "copying memory: ten symbols, a wait of data.length steps, and the same symbols again",
     ),
+    "flip-flop": Entry(
+        MemoryRecipe(
+            name="flip-flop",
+            data=MemoryData(task="flip-flop", length=64),
+            model=Model(cell="gru", hidden_size=24),
+            training=Training(
+                steps=2000, batch_size=64, truncation="none", learning_rate=5e-3, validate_every=500, save_every=500
+            ),
+        ),
+        "three bits, each the sign of its last pulse: a memory whose attractors can be counted",
+    ),
 }
 
 EXPERIMENTS: dict[type[Recipe], Any] = {LanguageRecipe: Language, MemoryRecipe: Memory}

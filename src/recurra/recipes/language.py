@@ -27,7 +27,7 @@ from recurra.models.language import LanguageModel
 from recurra.models.markov import Markov, best_markov
 from recurra.models.sampling import Choice, sample
 from recurra.models.sequence import SequenceModel
-from recurra.recipes.base import Answer, Experiment, Question, Recipe
+from recurra.recipes.base import Answer, Experiment, Probe, Question, Recipe
 from recurra.training.distributed import Ranks
 from recurra.training.dynamic_evaluation import evaluate_dynamically
 from recurra.training.evaluation import evaluate, evaluate_window
@@ -260,6 +260,40 @@ class Language(Experiment):
             generator=torch.Generator().manual_seed(self.recipe.seed),
         )
         return self.tokeniser.decode(drawn)
+
+    def probe(self, model: SequenceModel, steps: int) -> Probe:
+        """Texts that the model draws itself."""
+        start = [self.tokeniser.start] if self.tokeniser.start is not None else []
+        first = start or self.first_symbols("\n")
+        texts = []
+        for seed in range(4):
+            random = torch.Generator().manual_seed(seed)
+            drawn = sample(model, first, steps, end=self.tokeniser.end, exactly=True, never=start, generator=random)
+            texts.append([*first, *drawn])
+        with torch.no_grad():
+            return Probe(model.recurrent, model.embed(torch.tensor(texts, device=model.output.weight.device)))
+
+    def frozen_input(self, model: SequenceModel, name: str) -> Tensor:
+        """`zero`, or the vector of a symbol."""
+        if name == "zero":
+            return super().frozen_input(model, name)
+        names = self.symbol_names
+        number = names.index(name) if name in names else self.tokeniser.encode(name, unknown="error").tolist()[0]
+        with torch.no_grad():
+            return model.embed(torch.tensor([[number]]))[0, 0]
+
+    @cached_property
+    def symbol_names(self) -> list[str]:
+        """What each symbol is called."""
+        plain = [self.tokeniser.decode([k]) for k in range(self.tokeniser.plain)]
+        return [*plain, "Start", "End"] if self.tokeniser.sequences else plain
+
+    def symbols_of(self, text: str) -> list[int]:
+        """A text as the model reads it, with its start and end."""
+        ids = self.tokeniser.encode(text, unknown="error").tolist()
+        if self.tokeniser.start is None or self.tokeniser.end is None:
+            return [*ids]
+        return [self.tokeniser.start, *ids, self.tokeniser.end]
 
     def first_symbols(self, text: str) -> list[int]:
         """What a text is begun with where there is no start symbol."""

@@ -9,30 +9,36 @@ import torch
 from torch import Tensor
 
 from recurra.data.batches import Generated, Stream
-from recurra.data.tasks import adding, adding_baseline, copying, copying_baseline
+from recurra.data.tasks import adding, adding_baseline, copying, copying_baseline, flip_flop
 from recurra.errors import OptionError, choose_from
 from recurra.models.language import LanguageModel
 from recurra.models.readout import Readout
 from recurra.models.sequence import SequenceModel
-from recurra.recipes.base import Answer, Experiment, Question, Recipe
+from recurra.recipes.base import Answer, Experiment, Probe, Question, Recipe
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, evaluate
 from recurra.training.loop import Trainer
 from recurra.training.objectives import weighted_nll, weighted_square
 from recurra.types import setting
 
-TASKS = ("adding", "copying")
+TASKS = ("adding", "copying", "flip-flop")
 TEST, VALID = 2**32, 2**32 + 1
 """Seeds of held-out sequences are these plus the recipe's own: none that training draws."""
 
 
 @dataclass(frozen=True)
 class MemoryData:
-    task: str = setting("adding", "adding (the sum of two marked numbers) or copying (ten symbols, said again)")
+    task: str = setting(
+        "adding", "adding (two marked numbers), copying (ten symbols, said again), flip-flop (last pulses)"
+    )
     length: int = setting(200, "steps of a sequence (adding), or of the wait before it is said again (copying)")
+
+    bits: int = setting(3, "channels of the flip-flop")
 
     def check(self) -> None:
         choose_from("data.task", self.task, TASKS)
+        if self.bits < 1:
+            raise OptionError(f"data.bits must be at least 1; got {self.bits}.")
         if self.length < 2:
             raise OptionError(f"data.length must be at least 2; got {self.length}.")
 
@@ -43,18 +49,18 @@ class MemoryRecipe(Recipe):
 
     def check(self) -> None:
         super().check()
-        if self.data.task == "adding" and (self.model.tied or self.model.embedding_size is not None):
+        if self.data.task != "copying" and (self.model.tied or self.model.embedding_size is not None):
             raise OptionError(
-                "model.embedding_size and model.tied are for symbols; the adding problem reads numbers. Leave them out."
+                "model.embedding_size and model.tied are for symbols; this task reads numbers. Leave them out."
             )
-        if self.data.task == "adding" and self.training.feeding != "teacher":
+        if self.data.task != "copying" and self.training.feeding != "teacher":
             raise OptionError(
-                f"training.feeding={self.training.feeding} is for symbols; the adding problem reads numbers. Use teacher."
+                f"training.feeding={self.training.feeding} is for symbols; this task reads numbers. Use teacher."
             )
 
 
 class Memory(Experiment):
-    """The adding problem as a regression at the last step, or copying memory as a classification of each."""
+    """The adding problem as a regression at the last step, flip-flops as one of each step, copying as a classification."""
 
     unit = "step"
 
@@ -62,8 +68,8 @@ class Memory(Experiment):
         super().__init__(recipe, ranks)
 
     @property
-    def is_adding(self) -> bool:
-        return bool(self.recipe.data.task == "adding")
+    def task(self) -> str:
+        return str(self.recipe.data.task)
 
     @property
     def vocabulary(self) -> None:
@@ -76,12 +82,15 @@ class Memory(Experiment):
     def make_batch(self, count: int, seed: int) -> tuple[Tensor, Tensor, Tensor | None]:
         """Sequences of the task; in adding, only the last step counts."""
         length = self.recipe.data.length
-        if not self.is_adding:
+        dtype = torch.float64 if self.recipe.dtype == "float64" else torch.float32
+        if self.task == "copying":
             return *copying(count, length, seed), None
+        if self.task == "flip-flop":
+            pulses, signs = flip_flop(count, length, seed, self.recipe.data.bits)
+            return pulses.to(dtype), signs.to(dtype), torch.ones(count, length)
         inputs, sums = adding(count, length, seed)
         scored = torch.zeros(count, length)
         scored[:, -1] = 1
-        dtype = torch.float64 if self.recipe.dtype == "float64" else torch.float32
         return inputs.to(dtype), sums.to(dtype)[:, None, None].expand(count, length, 1), scored
 
     def make_stream(self, seed: int, *, training: bool) -> Stream:
@@ -105,9 +114,10 @@ class Memory(Experiment):
             "learn_initial": model.learn_initial,
             "engine": self.recipe.engine,
         }
-        if self.is_adding:
+        if self.task != "copying":
+            read, said = (2, 1) if self.task == "adding" else (self.recipe.data.bits, self.recipe.data.bits)
             input_dropout = model.dropout if model.input_dropout is None else model.input_dropout
-            return Readout(2, model.cell, model.hidden_size, 1, input_dropout=input_dropout, **options)
+            return Readout(read, model.cell, model.hidden_size, said, input_dropout=input_dropout, **options)
         return LanguageModel(
             10,
             model.cell,
@@ -120,7 +130,7 @@ class Memory(Experiment):
 
     def make_trainer(self, model: SequenceModel) -> Trainer:
         valid = self.make_stream(VALID, training=False)
-        loss = weighted_square if self.is_adding else weighted_nll
+        loss = weighted_nll if self.task == "copying" else weighted_square
         return Trainer(
             model,
             self.make_stream(0, training=True),
@@ -131,16 +141,28 @@ class Memory(Experiment):
             ranks=self.ranks,
         )
 
+    def probe(self, model: SequenceModel, steps: int) -> Probe:
+        inputs = torch.cat(
+            [self.make_batch(8, seed)[0] for seed in range(-(-steps // self.recipe.data.length) or 1)], dim=1
+        )
+        with torch.no_grad():
+            return Probe(model.recurrent, model.embed(inputs.to(model.output.weight.device)))
+
     def judge(self, model: SequenceModel, question: Question) -> Answer:
         if question.data is not None or question.window is not None or question.dynamic is not None:
             raise OptionError("a long-memory task is made up: --data, --window and --dynamic are for language models.")
         called, length = f"{self.recipe.model.cell}-{self.recipe.model.hidden_size}", self.recipe.data.length
         stream = self.make_stream(TEST, training=False)
-        if self.is_adding:
+        if self.task != "copying":
             made = evaluate(model, stream, weighted_square)
             scores = {called: {"mean squared error": made.mean}}
             if question.baselines:
-                scores["always 1"] = {"mean squared error": adding_baseline()}
+                guess = (
+                    ("always 1", adding_baseline())
+                    if self.task == "adding"
+                    else ("always 0", float(self.recipe.data.bits))
+                )
+                scores[guess[0]] = {"mean squared error": guess[1]}
             return Answer("test", made.tokens, scores)
         made = evaluate(model, stream)
         recalled = self._recalled(model, stream)

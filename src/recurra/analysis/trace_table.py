@@ -1,0 +1,187 @@
+"""The table of the cell at work: one row for each step of a language model, from the symbol that it reads to its error.
+
+    input, its vector, weighted vector | current state, weighted state, gates, next state | output, prediction, target, error
+
+"Weighted" is what the equations add up: W x + b for each drive, U h for each recurrent matrix.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from recurra.analysis.jacobians import StepMap
+from recurra.errors import OptionError
+from recurra.models.language import LanguageModel
+
+
+@dataclass(frozen=True)
+class Row:
+    """One step. Vectors are by name where the equations name several."""
+
+    input: str
+    vector: Tensor
+    weighted_vector: dict[str, Tensor]
+    state: dict[str, Tensor]
+    weighted_state: dict[str, Tensor]
+    gates: dict[str, Tensor]
+    next_state: dict[str, Tensor]
+    output: Tensor
+    prediction: str
+    probability: float
+    target: str
+    error: int
+
+
+@dataclass(frozen=True)
+class TraceTable:
+    """The rows, and ways to show them."""
+
+    rows: list[Row]
+
+    COLUMNS = (
+        "input",
+        "vector",
+        "weighted vector",
+        "current state",
+        "weighted state",
+        "gates",
+        "next state",
+        "output",
+        "prediction",
+        "target",
+        "error",
+    )
+
+    def cells(self, digits: int = 2, most: int = 5) -> list[list[str]]:
+        """Every cell as text; long vectors are cut after `most` numbers (0: whole)."""
+
+        def vector(v: Tensor) -> str:
+            shown = v.tolist() if not most or len(v) <= most else v[:most].tolist()
+            return " ".join(f"{value:.{digits}f}" for value in shown) + (" …" if len(shown) < len(v) else "")
+
+        def named(values: dict[str, Tensor]) -> str:
+            if len(values) == 1:
+                return vector(next(iter(values.values())))
+            return "\n".join(f"{name}: {vector(value)}" for name, value in values.items())
+
+        return [
+            [
+                row.input,
+                vector(row.vector),
+                named(row.weighted_vector),
+                named(row.state),
+                named(row.weighted_state),
+                named(row.gates) if row.gates else "",
+                named(row.next_state),
+                vector(row.output),
+                f"{row.prediction} ({row.probability:.2f})",
+                row.target,
+                str(row.error),
+            ]
+            for row in self.rows
+        ]
+
+    def to_csv(self) -> str:
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(self.COLUMNS)
+        writer.writerows(self.cells(digits=6, most=0))
+        return out.getvalue()
+
+    def to_html(self, title: str) -> str:
+        """A page of its own: light or dark as the reader's machine has it, wrong predictions marked by word and colour."""
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.COLUMNS)
+        body = []
+        for row, cells in zip(self.rows, self.cells(), strict=True):
+            kind = ' class="wrong"' if row.error else ""
+            inner = "".join(f"<td>{html.escape(cell).replace(chr(10), '<br>')}</td>" for cell in cells)
+            body.append(f"<tr{kind}>{inner}</tr>")
+        return _PAGE.format(title=html.escape(title), head=head, body="\n".join(body))
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+th, td {{ border: 1px solid color-mix(in srgb, currentColor 25%, transparent); padding: .35rem .6rem; text-align: left;
+  vertical-align: top; white-space: nowrap; }}
+th {{ position: sticky; top: 0; background: Canvas; }}
+td:nth-child(1), td:nth-child(9), td:nth-child(10) {{ font-weight: 600; }}
+.wrong {{ background: color-mix(in srgb, #d55e00 22%, Canvas); }}
+</style></head><body><h1>{title}</h1><div style="overflow-x:auto"><table>
+<thead><tr>{head}</tr></thead><tbody>
+{body}
+</tbody></table></div></body></html>
+"""
+
+
+@torch.no_grad()
+def trace_table(model: LanguageModel, symbols: list[int], names: list[str], layer: int = 0) -> TraceTable:
+    """Run a sequence of symbols through the model, and keep every value of one layer.
+
+    - `symbols`: what is read, with the target of the last one at the end; a row for all but the last.
+    - `names`: the symbol's text, by number.
+    """
+    recurrent = model.recurrent
+    if len(symbols) < 2:
+        raise OptionError("a table needs at least two symbols: one to read and one to predict.")
+    if not 0 <= layer < len(recurrent.stack):
+        raise OptionError(f"layer must be 0 to {len(recurrent.stack) - 1}; got {layer}.")
+    training = model.training
+    model.eval()
+    F = StepMap(recurrent)
+    own = F.layers[layer]
+    graph = own.graph
+    s = F.pack(recurrent.initial_state(1))
+    rows = []
+    for symbol, target in pairwise(symbols):
+        vector = model.embed(torch.tensor([[symbol]]))[0].to(F.dtype)
+        read = vector
+        for k in range(layer):  # what the layer reads is what those below say at this step
+            part = s.split(F.sizes, dim=-1)[k]
+            out = F.layers[k].wide(F.layers[k].values(part, read)[F.layers[k].graph.updates[0]], part)
+            read = out + read if F.residual and k else out
+        before = s.split(F.sizes, dim=-1)[layer]
+        values = own.values(before, read)
+        s = F(s, vector)
+        after = s.split(F.sizes, dim=-1)[layer]
+        products = {
+            f"U.{node.name}({graph.names.get(node.arguments[0], node.arguments[0].name or 'v')})": values[node]
+            for node in own.order
+            if node.kind == "product"
+        }
+        top = F.unpack(s)[-1][0][0]
+        hidden = top if top.ndim == 2 else top[:, -1]
+        logits = model.output(hidden.to(model.output.weight.dtype))[0]
+        best = int(logits.argmax())
+        rows.append(
+            Row(
+                input=names[symbol],
+                vector=vector[0],
+                weighted_vector={
+                    name: part[0]
+                    for name, part in zip(
+                        graph.drives, torch.nn.functional.linear(read, own.W, own.b).split(own.H, -1), strict=True
+                    )
+                },
+                state={name: part[0, -1] for name, part in own.unpack(before).items()},
+                weighted_state={name: own.wide(value, before)[0] for name, value in products.items()},
+                gates={name: own.wide(values[node], before)[0] for name, node in graph.gates.items() if node in values},
+                next_state={name: part[0, -1] for name, part in own.unpack(after).items()},
+                output=logits,
+                prediction=names[best],
+                probability=float(logits.softmax(-1)[best]),
+                target=names[target],
+                error=int(best != target),
+            )
+        )
+    model.train(training)
+    return TraceTable(rows)

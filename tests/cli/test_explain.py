@@ -1,0 +1,110 @@
+"""`recurra explain`: pictures and data in the run folder, sentences on the screen, one line where it cannot be done."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from recurra.cli.main import run
+
+SMALL = [
+    "training.batch_size=8",
+    "training.warmup=2",
+    "engine=eager",
+    "training.validate_every=20",
+    "training.save_every=20",
+]
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    settings = ["model.hidden_size=6", "data.length=20", "training.steps=20", *SMALL]
+    assert run(["train", "flip-flop", *settings, "--out", "bits"]) == 0
+    return tmp_path / "bits"
+
+
+@pytest.fixture
+def fox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fox.txt").write_text("The little brown fox\n" * 20)
+    settings = [
+        "data.path=fox.txt",
+        "data.tokens=word",
+        "model.cell=elman",
+        "model.hidden_size=5",
+        "model.embedding_size=5",
+    ]
+    learn = ["model.dropout=0", "training.learning_rate=0.05", "training.steps=60", "training.average=none"]
+    assert run(["train", "names", *settings, *SMALL, *learn, "--out", "fox"]) == 0
+    return tmp_path / "fox"
+
+
+def test_gradients_and_fixed_points(memory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert run(["explain", str(memory), "--steps", "20", "--starts", "32"]) == 0
+    out = capsys.readouterr().out
+    assert "the gradient " in out
+    assert "fixed point(s)" in out
+    made = {file.name for file in (memory / "explain").iterdir()}
+    assert {"gradients.json", "gradients.npz", "gradients.svg", "gradients-dark.png", "eigenvalues.svg"} <= made
+    assert {"fixed_points.json", "fixed_points.npz"} <= made
+    kept = json.loads((memory / "explain" / "fixed_points.json").read_text())
+    assert kept["points"]
+    assert all(point["residual"] < 1e-12 for point in kept["points"])
+    assert run(["explain", str(memory), "--steps", "20", "--starts", "32"]) == 0  # again: the files are replaced
+
+
+def test_a_field_with_its_basins(memory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert run(["explain", str(memory), "--field", "--starts", "32", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert 0 <= found["fixed_points"]["basins"] <= 1
+    assert {"field.svg", "field.npz", "basins.png", "basins.npz"} <= {f.name for f in (memory / "explain").iterdir()}
+
+
+def test_the_table_of_the_fox(fox: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert run(["explain", str(fox), "--table", "The little brown fox", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["table"]["rows"]
+    assert [row["input"] for row in rows] == ["Start", "The", "little", "brown", "fox"]
+    assert [row["target"] for row in rows] == ["The", "little", "brown", "fox", "End"]
+    assert [row["error"] for row in rows] == ["0"] * 5
+    assert (fox / "explain" / "table.html").read_text().count("<tr>") == 6
+    assert run(["explain", str(fox), "--table", "The little brown fox"]) == 0
+    assert "weighted state" in capsys.readouterr().out
+
+
+def test_a_symbol_as_the_frozen_input(fox: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert run(["explain", str(fox), "--fixed-points", "--input", "brown", "--starts", "16"]) == 0
+    assert "input brown:" in capsys.readouterr().out
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert run(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    return err
+
+
+def test_what_cannot_be_explained(memory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no language model" in refused(["explain", str(memory), "--table", "fox"], capsys)
+    assert "Use zero" in refused(["explain", str(memory), "--fixed-points", "--input", "fox"], capsys)
+    assert "not a run folder" in refused(["explain", "nowhere"], capsys)
+
+
+def test_weights_that_are_no_numbers(memory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from recurra.runs.checkpoint import Checkpoint
+    from recurra.runs.folder import RunFolder
+
+    folder = RunFolder.open(memory)
+    kept = folder.load("best")
+    weights = {name: torch.full_like(value, float("nan")) for name, value in kept.weights.items()}
+    with folder.lock():
+        folder.save(Checkpoint(kept.step, weights, kept.tensors, kept.facts), best=True)
+    assert "not a number" in refused(["explain", str(memory), "--gradients", "--steps", "20"], capsys)
+    assert "NaN" in refused(["explain", str(memory), "--fixed-points"], capsys)
