@@ -62,9 +62,15 @@ RECIPES: dict[str, Entry] = {
         LanguageRecipe(
             name="names",
             data=Data(tokens="char", sequences=True, valid=0.1, test=0.1),
-            model=Model(cell="lstm", hidden_size=256, embedding_size=32, dropout=0.3),
+            model=Model(cell="lstm", hidden_size=320, embedding_size=32, dropout=0.4, input_dropout=0.1),
             training=Training(
-                steps=3000, batch_size=128, truncation="none", learning_rate=4e-3, validate_every=250, save_every=250
+                steps=8000,
+                batch_size=64,
+                truncation="none",
+                learning_rate=2e-3,
+                average="ema:0.999",
+                validate_every=1000,
+                save_every=500,
             ),
         ),
         "any file with one short sequence per line: data.path=FILE",
