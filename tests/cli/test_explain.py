@@ -108,3 +108,18 @@ def test_weights_that_are_no_numbers(memory: Path, capsys: pytest.CaptureFixture
         folder.save(Checkpoint(kept.step, weights, kept.tensors, kept.facts), best=True)
     assert "not a number" in refused(["explain", str(memory), "--gradients", "--steps", "20"], capsys)
     assert "NaN" in refused(["explain", str(memory), "--fixed-points"], capsys)
+
+
+def test_the_monitor_logs_how_gradients_go_back_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = ["model.hidden_size=5", "data.length=10", "training.steps=20", *SMALL]
+    assert run(["train", "flip-flop", *settings, "--out", "watched", "--monitor", "10"]) == 0
+    assert run(["train", "flip-flop", *settings, "--out", "alone"]) == 0
+    rows = [json.loads(line) for line in (tmp_path / "watched/metrics.jsonl").read_text().splitlines()]
+    looked = [row for row in rows if "gradient_slope" in row]
+    assert [row["step"] for row in looked] == [10, 20]
+    assert all("largest_lyapunov_exponent" in row for row in looked)
+    same = [(tmp_path / name / "checkpoints/last/weights.safetensors").read_bytes() for name in ("watched", "alone")]
+    assert same[0] == same[1]

@@ -318,6 +318,15 @@ class StepMap:
             made.append((cast(CellState, tuple(v[:, 0] if v.shape[1] == 1 else v for v in values)),))
         return tuple(made)
 
+    def outputs(self, s: Float[Tensor, "N S"]) -> Float[Tensor, "N H"]:
+        """The last layer's output in each state: what a readout reads."""
+        y: Tensor | None = None
+        for layer, own in zip(self.layers, s.split(self.sizes, dim=-1), strict=True):
+            h = next(iter(layer.unpack(own).values()))[:, -1]
+            y = h + y if y is not None and self.residual else h
+        assert y is not None
+        return y
+
     def visited(
         self, layer: Recurrent, x: Float[Tensor, "B T D"], state: State | None = None
     ) -> Float[Tensor, "B T S"]:

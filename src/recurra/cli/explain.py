@@ -42,9 +42,8 @@ def explain(
     if gradients:
         found["gradients"] = _gradients(folder, probe, steps)
     if fixed_points or field:
-        found["fixed_points"] = _points(
-            folder, probe, experiment.frozen_input(model, frozen), frozen, starts, period, field
-        )
+        x = experiment.frozen_input(model, frozen)
+        found["fixed_points"] = _points(folder, experiment, model, probe, x, frozen, starts, period, field)
     if table is not None:
         found["table"] = _table(folder, experiment, model, table, not as_json)
     if as_json:
@@ -117,7 +116,15 @@ def _array(values: list[int]) -> Any:
 
 
 def _points(
-    folder: RunFolder, probe: Probe, x: Any, called: str, starts: int, period: int, field: bool
+    folder: RunFolder,
+    experiment: Experiment,
+    model: Any,
+    probe: Probe,
+    x: Any,
+    called: str,
+    starts: int,
+    period: int,
+    field: bool,
 ) -> dict[str, Any]:
     import torch
 
@@ -129,8 +136,12 @@ def _points(
     F = StepMap(probe.layer)
     visited = F.visited(probe.layer, probe.x).flatten(0, 1).detach()
     found = find_fixed_points(F, x, visited, starts=starts, period=period)
+    said = (
+        experiment.says(model, F.outputs(torch.stack([point.state for point in found.points]))) if found.points else []
+    )
     rows = [
         {
+            "says": said[k] if k < len(said) else "",
             "kind": str(point),
             "index": point.index,
             "residual": point.residual,
@@ -139,7 +150,7 @@ def _points(
             "is_far": point.is_far,
             "period": point.period,
         }
-        for point in (*found.points, *found.cycles)
+        for k, point in enumerate((*found.points, *found.cycles))
     ]
     states = [point.state for point in (*found.points, *found.cycles)]
     save_arrays(folder.explain / "fixed_points.npz", states=torch.stack(states) if states else torch.empty(0, F.size))
@@ -165,9 +176,13 @@ def _points(
             summary += f" {100 * colours.share:.1f} % of the plane ends at a known attractor."
             save_arrays(folder.explain / "basins.npz", places=colours.places, labels=colours.labels)
         title = f"Under the input {called}"
-        plot_field(arrows, folder.explain / "field", points=found, title=title)
+        names = [word for word, point in zip(said, found.points, strict=True) if point.kind == "attractor"]
+        paths = list(F.visited(probe.layer, probe.x[:2, :40]).detach())
+        plot_field(arrows, folder.explain / "field", points=found, names=names, paths=paths, title=title)
         if colours is not None:
-            plot_field(arrows, folder.explain / "basins", points=found, basins=colours, title=f"{title}: basins")
+            plot_field(
+                arrows, folder.explain / "basins", points=found, names=names, basins=colours, title=f"{title}: basins"
+            )
         save_arrays(folder.explain / "field.npz", places=arrows.places, moves=arrows.moves, speed=arrows.speed)
     _write(folder, "fixed_points.json", row)
     return row | {"summary": summary}

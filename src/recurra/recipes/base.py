@@ -131,6 +131,10 @@ class Experiment(ABC):
             return torch.zeros(model.recurrent.input_size)
         raise OptionError(f"input {name!r} does not exist: {self.recipe.name} has numbers as inputs. Use zero.")
 
+    def says(self, model: SequenceModel, hidden: Tensor) -> list[str]:
+        """What the model says at some outputs of its last layer, in a word each: names for attractors."""
+        return [""] * len(hidden)
+
     def trainer(self) -> Trainer:
         """Everything of a run that is not its folder. Every random number comes from the seed."""
         torch.manual_seed(self.recipe.seed)

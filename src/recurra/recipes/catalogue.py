@@ -108,6 +108,17 @@ RECIPES: dict[str, Entry] = {
         ),
         "three bits, each the sign of its last pulse: a memory whose attractors can be counted",
     ),
+    "washing-machine": Entry(
+        MemoryRecipe(
+            name="washing-machine",
+            data=MemoryData(task="washing-machine", length=64),
+            model=Model(cell="gru", hidden_size=32, embedding_size=16),
+            training=Training(
+                steps=3000, batch_size=64, truncation="none", learning_rate=5e-3, validate_every=500, save_every=500
+            ),
+        ),
+        "which state a washing machine is in, from its triggers alone, a child's button presses among them",
+    ),
 }
 
 EXPERIMENTS: dict[type[Recipe], Any] = {LanguageRecipe: Language, MemoryRecipe: Memory}

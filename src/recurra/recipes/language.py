@@ -282,6 +282,11 @@ class Language(Experiment):
         with torch.no_grad():
             return model.embed(torch.tensor([[number]]))[0, 0]
 
+    @torch.no_grad()
+    def says(self, model: SequenceModel, hidden: Tensor) -> list[str]:
+        most = model.output(hidden.to(model.output.weight.dtype)).argmax(-1).tolist()
+        return [repr(self.symbol_names[k]) for k in most]
+
     @cached_property
     def symbol_names(self) -> list[str]:
         """What each symbol is called."""

@@ -1,4 +1,4 @@
-"""Long memory: tasks that are made up, where what must be remembered, and for how long, is known exactly."""
+"""Memory: tasks that are made up, where what must be remembered, and for how long, is known exactly."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from recurra.data.batches import Generated, Stream
+from recurra.data.machine import NAMES, TRIGGERS, washing_machine
 from recurra.data.tasks import adding, adding_baseline, copying, copying_baseline, flip_flop
 from recurra.errors import OptionError, choose_from
 from recurra.models.language import LanguageModel
@@ -19,9 +20,10 @@ from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, evaluate
 from recurra.training.loop import Trainer
 from recurra.training.objectives import weighted_nll, weighted_square
-from recurra.types import setting
+from recurra.types import Float, setting
 
-TASKS = ("adding", "copying", "flip-flop")
+NUMBERS, SYMBOLS = ("adding", "flip-flop"), {"copying": 10, "washing-machine": len(TRIGGERS)}
+"""The tasks that read numbers, and those that read symbols with how many there are."""
 TEST, VALID = 2**32, 2**32 + 1
 """Seeds of held-out sequences are these plus the recipe's own: none that training draws."""
 
@@ -34,11 +36,14 @@ class MemoryData:
     length: int = setting(200, "steps of a sequence (adding), or of the wait before it is said again (copying)")
 
     bits: int = setting(3, "channels of the flip-flop")
+    noise: float = setting(0.1, "share of the washing machine's triggers that do nothing")
 
     def check(self) -> None:
-        choose_from("data.task", self.task, TASKS)
+        choose_from("data.task", self.task, (*NUMBERS, *SYMBOLS))
         if self.bits < 1:
             raise OptionError(f"data.bits must be at least 1; got {self.bits}.")
+        if not 0 <= self.noise < 0.6:
+            raise OptionError(f"data.noise must lie between 0 and 0.6; got {self.noise}.")
         if self.length < 2:
             raise OptionError(f"data.length must be at least 2; got {self.length}.")
 
@@ -49,18 +54,18 @@ class MemoryRecipe(Recipe):
 
     def check(self) -> None:
         super().check()
-        if self.data.task != "copying" and (self.model.tied or self.model.embedding_size is not None):
+        if self.data.task in NUMBERS and (self.model.tied or self.model.embedding_size is not None):
             raise OptionError(
                 "model.embedding_size and model.tied are for symbols; this task reads numbers. Leave them out."
             )
-        if self.data.task != "copying" and self.training.feeding != "teacher":
+        if self.data.task in NUMBERS and self.training.feeding != "teacher":
             raise OptionError(
                 f"training.feeding={self.training.feeding} is for symbols; this task reads numbers. Use teacher."
             )
 
 
 class Memory(Experiment):
-    """The adding problem as a regression at the last step, flip-flops as one of each step, copying as a classification."""
+    """Regressions (adding: of the last step; flip-flops: of each), and classifications of each step (copying, the machine)."""
 
     unit = "step"
 
@@ -85,6 +90,8 @@ class Memory(Experiment):
         dtype = torch.float64 if self.recipe.dtype == "float64" else torch.float32
         if self.task == "copying":
             return *copying(count, length, seed), None
+        if self.task == "washing-machine":
+            return *washing_machine(count, length, seed, self.recipe.data.noise), None
         if self.task == "flip-flop":
             pulses, signs = flip_flop(count, length, seed, self.recipe.data.bits)
             return pulses.to(dtype), signs.to(dtype), torch.ones(count, length)
@@ -114,12 +121,12 @@ class Memory(Experiment):
             "learn_initial": model.learn_initial,
             "engine": self.recipe.engine,
         }
-        if self.task != "copying":
+        if self.task in NUMBERS:
             read, said = (2, 1) if self.task == "adding" else (self.recipe.data.bits, self.recipe.data.bits)
             input_dropout = model.dropout if model.input_dropout is None else model.input_dropout
             return Readout(read, model.cell, model.hidden_size, said, input_dropout=input_dropout, **options)
         return LanguageModel(
-            10,
+            SYMBOLS[self.task],
             model.cell,
             model.hidden_size,
             embedding_size=model.embedding_size,
@@ -130,7 +137,7 @@ class Memory(Experiment):
 
     def make_trainer(self, model: SequenceModel) -> Trainer:
         valid = self.make_stream(VALID, training=False)
-        loss = weighted_nll if self.task == "copying" else weighted_square
+        loss = weighted_square if self.task in NUMBERS else weighted_nll
         return Trainer(
             model,
             self.make_stream(0, training=True),
@@ -148,12 +155,32 @@ class Memory(Experiment):
         with torch.no_grad():
             return Probe(model.recurrent, model.embed(inputs.to(model.output.weight.device)))
 
+    def frozen_input(self, model: SequenceModel, name: str) -> Tensor:
+        """`zero`, or for the washing machine a trigger that is held."""
+        if self.task != "washing-machine" or name == "zero":
+            return super().frozen_input(model, name)
+        trigger = TRIGGERS.index(choose_from("input", name, TRIGGERS))
+        with torch.no_grad():
+            return model.embed(torch.tensor([[trigger]]))[0, 0]
+
+    @torch.no_grad()
+    def says(self, model: SequenceModel, hidden: Float[Tensor, "N H"]) -> list[str]:
+        said = model.output(hidden.to(model.output.weight.dtype))
+        match self.task:
+            case "flip-flop":
+                return ["".join("+" if bit > 0 else "−" for bit in row) for row in said.tolist()]
+            case "washing-machine":
+                return [NAMES[k] if k < len(NAMES) else "?" for k in said.argmax(-1).tolist()]
+            case "adding":
+                return [f"{value:.2f}" for value in said[:, 0].tolist()]
+        return [str(k) for k in said.argmax(-1).tolist()]
+
     def judge(self, model: SequenceModel, question: Question) -> Answer:
         if question.data is not None or question.window is not None or question.dynamic is not None:
             raise OptionError("a long-memory task is made up: --data, --window and --dynamic are for language models.")
         called, length = f"{self.recipe.model.cell}-{self.recipe.model.hidden_size}", self.recipe.data.length
         stream = self.make_stream(TEST, training=False)
-        if self.task != "copying":
+        if self.task in NUMBERS:
             made = evaluate(model, stream, weighted_square)
             scores = {called: {"mean squared error": made.mean}}
             if question.baselines:
@@ -165,6 +192,8 @@ class Memory(Experiment):
                 scores[guess[0]] = {"mean squared error": guess[1]}
             return Answer("test", made.tokens, scores)
         made = evaluate(model, stream)
+        if self.task == "washing-machine":
+            return Answer("test", made.tokens, {called: {"nats": made.nats, "accuracy": made.accuracy or 0.0}})
         recalled = self._recalled(model, stream)
         scores = {called: {"nats": made.nats, "recalled": recalled.accuracy or 0.0}}
         if question.baselines:

@@ -1,0 +1,138 @@
+"""The washing machine: a state machine that a network can learn from its log.
+
+    Off ─Power→ Idle ─Program m→ Programmed ─Start→ Soak ─Level→ Rinse ─Timer→ Drain ─Timer→ Dry ─Timer→ Off
+                                                      ↑──────Timer──────┘  as often as the program asks for
+
+External triggers are buttons; internal ones are the water level and the timer. While a program runs, buttons do nothing. A
+trigger that does nothing in a state is noise: a child that presses buttons.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from recurra.errors import OptionError, choose_from
+from recurra.types import Int
+
+NAMES = ("Off", "Idle", "Programmed", "Soak", "Rinse", "Drain", "Dry")
+PROGRAMS = 6
+TRIGGERS = ("none", "Power", *(f"Program {m}" for m in range(1, PROGRAMS + 1)), "Start", "Level", "Timer")
+"""`none` is a moment at which nothing happens."""
+VARIABLES = ("Power", "Program", "Program Start", "Timer Trigger", "Water Pump", "Water Level", "Outlet", "Spin")
+
+
+def rounds_of(program: int) -> int:
+    """How often a program soaks and rinses: 1, 2 or 3 times."""
+    return (program + 1) // 2
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine at one moment: what it does, its program (0: none) and how many rounds are left."""
+
+    name: str = "Off"
+    program: int = 0
+    rounds: int = 0
+
+    def after(self, trigger: str) -> Machine:
+        """The next state; the same one if the trigger does nothing here."""
+        choose_from("trigger", trigger, TRIGGERS)
+        match self.name, trigger:
+            case "Off", "Power":
+                return Machine("Idle")
+            case (("Idle" | "Programmed"), "Power"):
+                return Machine()
+            case (("Idle" | "Programmed"), pressed) if pressed.startswith("Program "):
+                return Machine("Programmed", int(pressed.split()[1]))
+            case "Programmed", "Start":
+                return Machine("Soak", self.program, rounds_of(self.program))
+            case "Soak", "Level":
+                return Machine("Rinse", self.program, self.rounds)
+            case "Rinse", "Timer" if self.rounds > 1:
+                return Machine("Soak", self.program, self.rounds - 1)
+            case "Rinse", "Timer":
+                return Machine("Drain", self.program)
+            case "Drain", "Timer":
+                return Machine("Dry", self.program)
+            case "Dry", "Timer":
+                return Machine()
+        return self
+
+    @property
+    def valid(self) -> list[str]:
+        """The triggers that do something here."""
+        return [trigger for trigger in TRIGGERS[1:] if self.after(trigger) != self]
+
+    @property
+    def memory(self) -> tuple[str, int]:
+        """What of the state the future depends on: programs with as many rounds behave alike."""
+        if self.name == "Programmed":
+            return self.name, rounds_of(self.program)
+        return self.name, self.rounds
+
+    @property
+    def variables(self) -> tuple[int, ...]:
+        """The eight state variables."""
+        runs = self.name in ("Soak", "Rinse", "Drain", "Dry")
+        return (
+            int(self.name != "Off"),
+            self.program,
+            int(runs),
+            int(runs),
+            int(self.name == "Soak"),
+            int(self.name in ("Soak", "Rinse")),
+            int(self.name == "Drain"),
+            int(self.name in ("Rinse", "Dry")),
+        )
+
+
+def washing_machine(
+    count: int, length: int, seed: int = 0, noise: float = 0.1, pause: float = 0.4
+) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N T"]]:
+    """Logs of the machine at work: the trigger of each moment, and the number of the state that follows.
+
+    - `noise`: the share of moments with a trigger that does nothing. `pause`: the share with no trigger at all.
+    """
+    if count < 1 or length < 1:
+        raise OptionError(f"washing_machine: count and length must be at least 1; got {count} and {length}.")
+    if not (noise >= 0 and pause >= 0 and noise + pause < 1):
+        raise OptionError(f"noise and pause are shares that leave some triggers; got {noise} and {pause}.")
+    random = np.random.default_rng(seed)
+    machines, following, useful = _tables()
+    names = np.array([NAMES.index(machine.name) for machine in machines])
+    triggers, states = np.zeros((count, length), dtype=np.int64), np.zeros((count, length), dtype=np.int64)
+    now = np.zeros(count, dtype=np.int64)
+    for t in range(length):
+        chance, order = random.random(count), random.random((count, len(TRIGGERS)))
+        wanted = np.where((chance < pause + noise)[:, None], ~useful[now], useful[now])
+        wanted[:, 0] = False
+        drawn = np.where(wanted, order, -1).argmax(1)  # one of those that are wanted, each as likely
+        triggers[:, t] = np.where(chance < pause, 0, drawn)
+        now = following[now, triggers[:, t]]
+        states[:, t] = names[now]
+    return torch.from_numpy(triggers), torch.from_numpy(states)
+
+
+def every_state() -> list[Machine]:
+    """Every state that the machine can come to, Off first."""
+    return _tables()[0]
+
+
+@cache
+def _tables() -> tuple[list[Machine], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """The states, the number of the state that follows each trigger, and which triggers do something."""
+    machines, place = [Machine()], {Machine(): 0}
+    for machine in machines:  # it grows while it is read
+        for trigger in TRIGGERS:
+            after = machine.after(trigger)
+            if after not in place:
+                place[after] = len(machines)
+                machines.append(after)
+    following = np.array([[place[machine.after(trigger)] for trigger in TRIGGERS] for machine in machines])
+    return machines, following, following != np.arange(len(machines))[:, None]
