@@ -43,6 +43,7 @@ def test_a_forget_gate_at_one_holds_over_a_thousand_steps() -> None:
     with torch.no_grad():
         rows = layer.cell.graph.drives.index("f") * 16
         layer.stack[0][0].b[rows : rows + 16] = 20.0
+        layer.stack[0][0].U.mul_(0.1)  # the way through h adds little: what is measured is the cell state's own path
     flow = gradient_flow(layer, torch.randn(1040, 2), steps=1000, starts=1)
     assert str(flow.verdict) == "holds to 1000 steps"
     assert flow.loss["c"][-1] > -3

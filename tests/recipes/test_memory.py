@@ -186,3 +186,13 @@ class TestBoth:
         assert "data.length" in refused(["train", name, "data.length=1"], capsys)
         assert "data.task" in refused(["train", name, "data.task=sorting"], capsys)
         assert list(here.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_washing_machine_is_learned_from_a_noisy_log() -> None:
+    experiment = begin(find_recipe("washing-machine"))
+    trainer = experiment.trainer()
+    for _ in trainer.events():
+        pass
+    (score,) = experiment.judge(trainer.evaluated, Question()).scores.values()
+    assert score["accuracy"] > 0.999

@@ -235,7 +235,7 @@ class StepMap:
 
     def __call__(self, s: Float[Tensor, "N S"], x: Float[Tensor, "N D"]) -> Float[Tensor, "N S"]:
         """F(s, x); one x for all, or one for each."""
-        y = x.expand(len(s), -1)
+        y = x.to(s.dtype).expand(len(s), -1)
         parts = []
         for k, (layer, own) in enumerate(zip(self.layers, s.split(self.sizes, dim=-1), strict=True)):
             values = layer.values(own, y)
@@ -246,7 +246,7 @@ class StepMap:
 
     def step(self, s: Float[Tensor, "N S"], x: Float[Tensor, "N D"]) -> Step:
         """F(s, x) with both of its Jacobians."""
-        N, y = len(s), x.expand(len(s), -1)
+        N, y = len(s), x.to(s.dtype).expand(len(s), -1)
         # how what a layer reads depends on the full state and on x
         read_state = s.new_zeros(N, self.input_size, self.size)
         read_input = torch.eye(self.input_size, dtype=s.dtype).expand(N, -1, -1)

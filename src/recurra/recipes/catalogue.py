@@ -90,9 +90,9 @@ RECIPES: dict[str, Entry] = {
         MemoryRecipe(
             name="long-memory-copying",
             data=MemoryData(task="copying", length=100),
-            model=Model(cell="gru", hidden_size=128, embedding_size=10),
+            model=Model(cell="orthogonal", hidden_size=128, embedding_size=10),
             training=Training(
-                steps=2000, batch_size=64, truncation="none", learning_rate=5e-3, validate_every=200, save_every=200
+                steps=1000, batch_size=64, truncation="none", learning_rate=3e-3, validate_every=250, save_every=250
             ),
         ),
         "copying memory: ten symbols, a wait of data.length steps, and the same symbols again",
