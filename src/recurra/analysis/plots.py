@@ -20,6 +20,8 @@ from recurra.analysis.gradients import GradientFlow, Spectrum
 from recurra.errors import OptionError
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#999999")
+AREAS = (*COLOURS[:7], "#882255", "#44AA99", "#DDCC77", "#332288", "#AA4499", "#117733")
+"""Colours of basins, which may be many: with those of Tol."""
 DASHES = ("-", "--", "-.", ":")
 MARKS = {"attractor": ("o", 110), "saddle": ("X", 90), "repeller": ("^", 100), "marginal": ("s", 80)}
 GROUNDS = {"": ("white", "#222222", "#dddddd"), "-dark": ("#16181d", "#e8e8e8", "#3a3f47")}
@@ -113,7 +115,7 @@ def plot_spectrum(found: dict[str, Spectrum], file: Path) -> None:
                 xlabel="real part", ylabel="imaginary part", title="Eigenvalues and the unit circle", aspect="equal"
             )
             axis.grid(alpha=0.6)
-            axis.legend(loc="upper right")
+            axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
 
 
 def plot_field(
@@ -145,7 +147,7 @@ def plot_field(
             axis.streamplot(a, b, u, v, color=COLOURS[7], density=1.3, linewidth=0.9, arrowsize=1.1)
             for path in paths:
                 seen = field.plane.project(path).numpy()
-                axis.plot(seen[:, 0], seen[:, 1], color=COLOURS[1], lw=1.8, alpha=0.9)
+                axis.plot(seen[:, 0], seen[:, 1], color=COLOURS[1], lw=1.2, alpha=0.55)
             if points is not None:
                 _mark_points(axis, field.plane, points, names, extent)
             axis.set(
@@ -157,7 +159,7 @@ def _shade_basins(axis: Any, basins: Basins, extent: tuple[float, ...]) -> None:
     from matplotlib.colors import ListedColormap
 
     labels = basins.labels.numpy().reshape(basins.size, basins.size)
-    kinds = ["#808080", *(COLOURS[k % 7] for k in range(max(1, labels.max() + 1)))]
+    kinds = ["#808080", *(AREAS[k % len(AREAS)] for k in range(max(1, labels.max() + 1)))]
     axis.imshow(
         labels + 1,
         origin="lower",
@@ -191,19 +193,48 @@ def _mark_points(axis: Any, plane: Plane, points: FixedPoints, names: Sequence[s
                 label=f"{kind} ({len(of_kind)})",
             )
     called = {id(point): name for point, name in zip(points.attractors, names, strict=False)}
-    taken: list[Any] = []
     reach = np.array([extent[1] - extent[0], extent[3] - extent[2]])
+    marks = [place for _, place in inside]
+    taken: list[Any] = []
     for point, place in inside:
         name = called.get(id(point))
-        if name is None:
+        if not name:
             continue
-        offset = np.array([0.02, 0.02]) * reach
-        while any(np.all(np.abs(place + offset - other) < np.array([0.16, 0.035]) * reach) for other in taken):
-            offset = offset + np.array([0, 0.04]) * reach  # labels of neighbours do not cover each other
-        taken.append(place + offset)
-        axis.annotate(name, place, xytext=place + offset, fontsize=13, fontweight="bold", zorder=6)
+        wide = (0.02 + 0.013 * len(name)) * reach[0]
+        spot = next((s for s in _spots(place, wide, reach) if _is_free(s, wide, reach, marks, taken)), place)
+        taken.append((spot, wide))
+        axis.annotate(
+            name,
+            place,
+            xytext=spot,
+            fontsize=13,
+            fontweight="bold",
+            zorder=6,
+            va="center",
+            arrowprops={"arrowstyle": "-", "color": COLOURS[7], "lw": 0.8},
+        )
     if inside:
         axis.legend(loc="lower right")
+
+
+def _spots(place: Any, wide: float, reach: Any) -> Iterator[Any]:
+    """Where the left end of a label may stand: near its point first, on the right, on the left, above, below."""
+    for ring in range(1, 7):
+        for side, up in ((1, 0), (1, 1), (1, -1), (-1, 0), (-1, 1), (-1, -1), (0, 1), (0, -1)):
+            x = {1: 0.018 * reach[0] * ring, 0: -wide / 2, -1: -wide - 0.018 * reach[0] * ring}[side]
+            yield place + np.array([x, 0.03 * reach[1] * up * ring])
+
+
+def _is_free(spot: Any, wide: float, reach: Any, marks: list[Any], taken: list[tuple[Any, float]]) -> bool:
+    """Whether a label that begins here covers no mark and no other label."""
+    high = 0.022 * reach[1]
+    slack = 0.014 * reach[0]
+    over_mark = any(spot[0] - slack < x < spot[0] + wide + slack and abs(y - spot[1]) < high for x, y in marks)
+    over_label = any(
+        spot[0] < other[0] + width and other[0] < spot[0] + wide and abs(other[1] - spot[1]) < 1.6 * high
+        for other, width in taken
+    )
+    return not over_mark and not over_label
 
 
 def save_arrays(file: Path, **arrays: Tensor | np.ndarray[Any, Any]) -> None:
