@@ -20,6 +20,7 @@ from tests.cli.test_train import refused
 
 SMALL = [
     "data.length=6",
+    "model.cell=gru",
     "model.hidden_size=8",
     "training.batch_size=8",
     "training.steps=6",

@@ -26,6 +26,7 @@ COMMON = [
     "model.hidden_size=6",
     "model.embedding_size=4",
     "model.dropout=0.0",
+    "model.input_dropout=0.0",
     f"training.steps={STEPS}",
     "training.warmup=5",
     "training.validate_every=10",

@@ -43,7 +43,7 @@ for _ in range(int(updates)):
     trainer.update(trainer.stream.next())
 print(json.dumps({"reading": reading, "held": held, "training": memory("VmHWM")}))
 """
-COMMON = ["model.dropout=0.0", "model.embedding_size=16", "engine=eager"]
+COMMON = ["model.dropout=0.0", "model.input_dropout=0.0", "model.embedding_size=16", "engine=eager"]
 
 
 def measure(recipe: str, updates: int, *settings: str) -> dict[str, int]:
