@@ -65,6 +65,13 @@ def test_the_loss_reaches_back_as_the_product_of_jacobians_says() -> None:
     torch.testing.assert_close(flow.loss["h"], expected, rtol=0, atol=1e-8)
 
 
+def test_the_loss_sees_every_layer_of_a_residual_stack() -> None:
+    layer = Recurrent("gru", 2, 6, layers=3, residual=True).double()
+    flow = gradient_flow(layer, torch.randn(60, 2), steps=10)
+    for k in range(3):  # the output is the sum of all layers' outputs
+        assert float(flow.loss[f"layer {k} h"][0]) == pytest.approx(math.log(6) / 2)
+
+
 def test_exponents_of_a_linear_network_are_logarithms_of_its_eigenvalues() -> None:
     _, F = elman_with(random_matrix(5, 0.95), "linear")
     found = lyapunov_exponents(F.step(torch.zeros(1, 5, dtype=F.dtype), torch.zeros(1, 1)).state.expand(3000, -1, -1))

@@ -86,3 +86,12 @@ def test_what_makes_no_table() -> None:
         trace_table(model, [0], NAMES)
     with pytest.raises(OptionError, match="layer must be 0 to 0"):
         trace_table(model, SENTENCE, NAMES, 1)
+
+
+def test_residual_connections_reach_the_output() -> None:
+    torch.manual_seed(0)
+    model = LanguageModel(6, "gru", 5, layers=3, residual=True, engine="eager").eval()
+    logits, _ = model(torch.tensor([SENTENCE[:-1]]))
+    for layer in (0, 1, 2):
+        found = torch.stack([row.output for row in trace_table(model, SENTENCE, NAMES, layer).rows])
+        torch.testing.assert_close(found, logits[0], rtol=0, atol=1e-5)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from recurra.analysis.gradients import lyapunov_spectrum
 from recurra.analysis.jacobians import StepMap
 from recurra.errors import OptionError
 from recurra.types import Float
@@ -199,8 +200,6 @@ def settle(
     F: StepMap, x: Float[Tensor, " D"], s: Float[Tensor, " S"], *, steps: int = 5000, period: int = 32
 ) -> Settling:
     """Run until it settles, and say into what: by what comes back, and by the two largest Lyapunov exponents."""
-    from recurra.analysis.gradients import lyapunov_spectrum
-
     frozen = x.to(F.dtype)[None]
     none = torch.zeros(0, dtype=F.dtype)
     s = s.to(F.dtype)[None]

@@ -7,7 +7,7 @@ not zero. They are different things, and are reported apart; starts that end at 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -268,9 +268,7 @@ def _new_cycles(value: Map, found: list[FixedPoint], known: list[FixedPoint], pe
             continue
         if any(float((s - point.state).norm()) < 1e-5 * scale for s in orbit[1:]):
             continue
-        kept.append(
-            FixedPoint(point.state, point.residual, point.eigenvalues, point.starts, point.sign, point.is_far, period)
-        )
+        kept.append(replace(point, period=period))
     return kept
 
 
@@ -347,9 +345,7 @@ class _Search:
             known = next((k for k, p in enumerate(self.points) if float((p.state - state).norm()) < SAME * scale), None)
             if known is not None:
                 old = self.points[known]
-                self.points[known] = FixedPoint(
-                    old.state, old.residual, old.eigenvalues, old.starts + count, old.sign, old.is_far
-                )
+                self.points[known] = replace(old, starts=old.starts + count)
                 continue
             after, J = self.both(state[None])
             values = torch.linalg.eigvals(J[0])

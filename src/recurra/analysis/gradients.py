@@ -7,6 +7,7 @@ Norms are kept as logarithms, so that a thousand steps neither underflow nor ove
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -168,7 +169,7 @@ def gradient_flow(
     return GradientFlow(
         lags=list(range(steps + 1)),
         state=torch.stack(logs).mean(0),
-        loss=_loss_norms(F, layer, x, states, readout, steps),
+        loss=_loss_norms(F, x, states, readout, steps),
         singular_values=singular,
         units=torch.stack(units).mean(0),
         factors=_factors(F, states, x),
@@ -189,9 +190,7 @@ def _run(F: StepMap, layer: Recurrent, x: Tensor) -> tuple[Float[Tensor, "T1 S"]
     return torch.stack(states), torch.stack(jacobians)
 
 
-def _loss_norms(
-    F: StepMap, layer: Recurrent, x: Tensor, states: Tensor, readout: Tensor | None, steps: int
-) -> dict[str, Tensor]:
+def _loss_norms(F: StepMap, x: Tensor, states: Tensor, readout: Tensor | None, steps: int) -> dict[str, Tensor]:
     """One backward pass from the last step: the norm of what arrives at each layer's states, k steps before."""
     H = F.hidden_size
     s = states[len(x) - steps][None].clone().requires_grad_()
@@ -199,8 +198,7 @@ def _loss_norms(
     for t in range(len(x) - steps, len(x)):
         s = F(s, x[t : t + 1])
         path.append(s)
-    output = F.unpack(s)[-1][0][0]
-    h = output if output.ndim == 2 else output[:, -1]
+    h = F.outputs(s)
     loss = h.sum() if readout is None else (h @ readout.detach().to(F.dtype).T).sum()
     gradients = torch.autograd.grad(loss, path, allow_unused=True)
     found: dict[str, Tensor] = {}
@@ -221,10 +219,8 @@ def _loss_norms(
 def _factors(F: StepMap, states: Tensor, x: Tensor) -> list[Factor]:
     """What each recurrent matrix is multiplied by on its way into the Jacobian: mean and largest size over steps and units."""
     found = []
-    s, y = states[:-1], x
-    for k, (layer, own) in enumerate(zip(F.layers, s.split(F.sizes, dim=-1), strict=True)):
-        values = layer.values(own, y)
-        slopes = layer.slopes(values, own)
+    for k, at in enumerate(F.walk(states[:-1], x)):
+        layer, slopes = at.layer, at.layer.slopes(at.values, at.state)
         sizes: dict[str, list[Tensor]] = {}
         for update in layer.graph.updates:
             for leaf, part in slopes[update].items():
@@ -236,43 +232,42 @@ def _factors(F: StepMap, states: Tensor, x: Tensor) -> list[Factor]:
             radius = float(torch.linalg.eigvals(matrix).abs().max())
             norm = float(torch.linalg.matrix_norm(matrix, 2))
             found.append(Factor(called, float(size.mean()), float(size.max()), norm, radius))
-        out = layer.wide(values[layer.graph.updates[0]], own)
-        y = out + y if F.residual and k else out
     return found
 
 
-@torch.no_grad()
 def lyapunov_exponents(jacobians: Float[Tensor, "T S S"], count: int | None = None) -> Float[Tensor, " M"]:
-    """The mean logarithmic growth of volumes along a trajectory, per step, largest first.
-
-    By QR re-orthogonalisation: Q_t R_t = J_t Q_{t−1}; the exponents are the means of log |R_ii|. Benettin et al. 1980.
-    """
-    T, S, _ = jacobians.shape
-    count = S if count is None else min(count, S)
-    Q = torch.linalg.qr(torch.randn(S, count, dtype=jacobians.dtype, generator=torch.Generator().manual_seed(0)))[0]
-    total = torch.zeros(count, dtype=jacobians.dtype)
-    for t in range(T):
-        Q, R = torch.linalg.qr(jacobians[t] @ Q)
-        total += R.diagonal().abs().log()
-    return (total / T).sort(descending=True).values
+    """The mean logarithmic growth of volumes along a trajectory, per step, largest first."""
+    return _growth(jacobians, jacobians.shape[1], jacobians.dtype, count)
 
 
-@torch.no_grad()
 def lyapunov_spectrum(
     F: StepMap, s: Float[Tensor, " S"], x: Float[Tensor, "T D"], *, warmup: int = 0, count: int | None = None
 ) -> Float[Tensor, " M"]:
     """The exponents along the trajectory from `s` under the inputs `x`, per step, without keeping its Jacobians."""
-    count = F.size if count is None else min(count, F.size)
-    Q = torch.linalg.qr(torch.randn(F.size, count, dtype=F.dtype, generator=torch.Generator().manual_seed(0)))[0]
-    total = torch.zeros(count, dtype=F.dtype)
-    s = s[None]
-    for t in range(len(x)):
-        step = F.step(s, x[t : t + 1])
-        s = step.next
-        Q, R = torch.linalg.qr(step.state[0] @ Q)
+
+    def jacobians() -> Iterator[Tensor]:
+        now = s[None]
+        for t in range(len(x)):
+            step = F.step(now, x[t : t + 1])
+            now = step.next
+            yield step.state[0]
+
+    return _growth(jacobians(), F.size, F.dtype, count, warmup)
+
+
+@torch.no_grad()
+def _growth(
+    jacobians: Iterable[Tensor], size: int, dtype: torch.dtype, count: int | None, warmup: int = 0
+) -> Float[Tensor, " M"]:
+    """By QR re-orthogonalisation: Q_t R_t = J_t Q_{t−1}; the exponents are the means of log |R_ii|. Benettin et al. 1980."""
+    count = size if count is None else min(count, size)
+    Q = torch.linalg.qr(torch.randn(size, count, dtype=dtype, generator=torch.Generator().manual_seed(0)))[0]
+    total, steps = torch.zeros(count, dtype=dtype), 0
+    for t, J in enumerate(jacobians):
+        Q, R = torch.linalg.qr(J @ Q)
         if t >= warmup:
-            total += R.diagonal().abs().log()
-    return (total / max(1, len(x) - warmup)).sort(descending=True).values
+            total, steps = total + R.diagonal().abs().log(), steps + 1
+    return (total / max(1, steps)).sort(descending=True).values
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ The derivatives are those of the operations' table, propagated forward through t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -202,6 +203,16 @@ class Step:
     input: Float[Tensor, "N S D"]
 
 
+@dataclass(frozen=True)
+class AtLayer:
+    """A layer within one step: its state before, what it reads, and every value of its equations."""
+
+    layer: _Layer
+    state: Float[Tensor, "N S"]
+    read: Float[Tensor, "N D"]
+    values: dict[Node, Tensor | float]
+
+
 class StepMap:
     """F(s, x) of a recurrent network: the next full state from the state and the input.
 
@@ -235,27 +246,29 @@ class StepMap:
 
     def __call__(self, s: Float[Tensor, "N S"], x: Float[Tensor, "N D"]) -> Float[Tensor, "N S"]:
         """F(s, x); one x for all, or one for each."""
+        return torch.cat([at.layer.after(at.state, at.values) for at in self.walk(s, x)], dim=-1)
+
+    def walk(self, s: Float[Tensor, "N S"], x: Float[Tensor, "N D"]) -> Iterator[AtLayer]:
+        """One step, layer by layer from below: each reads what the one below it says at this step."""
         y = x.to(s.dtype).expand(len(s), -1)
-        parts = []
         for k, (layer, own) in enumerate(zip(self.layers, s.split(self.sizes, dim=-1), strict=True)):
             values = layer.values(own, y)
-            parts.append(layer.after(own, values))
+            yield AtLayer(layer, own, y, values)
             out = layer.wide(values[layer.graph.updates[0]], own)
             y = out + y if self.residual and k else out
-        return torch.cat(parts, dim=-1)
 
     def step(self, s: Float[Tensor, "N S"], x: Float[Tensor, "N D"]) -> Step:
         """F(s, x) with both of its Jacobians."""
-        N, y = len(s), x.to(s.dtype).expand(len(s), -1)
+        N = len(s)
         # how what a layer reads depends on the full state and on x
         read_state = s.new_zeros(N, self.input_size, self.size)
         read_input = torch.eye(self.input_size, dtype=s.dtype).expand(N, -1, -1)
         nexts, of_state, of_input = [], s.new_zeros(N, self.size, self.size), s.new_zeros(N, self.size, self.input_size)
         start = 0
-        for k, (layer, own) in enumerate(zip(self.layers, s.split(self.sizes, dim=-1), strict=True)):
-            values = layer.values(own, y)
-            nexts.append(layer.after(own, values))
-            slopes = layer.slopes(values, own)
+        for k, at in enumerate(self.walk(s, x)):
+            layer, own = at.layer, at.state
+            nexts.append(layer.after(own, at.values))
+            slopes = layer.slopes(at.values, own)
             out_state, out_input = None, None
             place = start
             for state, update in zip(layer.graph.states, layer.graph.updates, strict=True):
@@ -272,9 +285,7 @@ class StepMap:
                     out_state, out_input = of_state[:, rows], of_input[:, rows]
                 place += state.depth * H
             assert out_state is not None and out_input is not None  # noqa: PT018
-            out = layer.wide(values[layer.graph.updates[0]], own)
             keep = self.residual and k > 0
-            y = out + y if keep else out
             read_state = out_state + read_state if keep else out_state
             read_input = out_input + read_input if keep else out_input
             start += layer.size

@@ -11,7 +11,7 @@ import csv
 import html
 import io
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import torch
 from torch import Tensor
@@ -144,13 +144,8 @@ def trace_table(model: LanguageModel, symbols: list[int], names: list[str], laye
     rows = []
     for symbol, target in pairwise(symbols):
         vector = model.embed(torch.tensor([[symbol]]))[0].to(F.dtype)
-        read = vector
-        for k in range(layer):  # what the layer reads is what those below say at this step
-            part = s.split(F.sizes, dim=-1)[k]
-            out = F.layers[k].wide(F.layers[k].values(part, read)[F.layers[k].graph.updates[0]], part)
-            read = out + read if F.residual and k else out
-        before = s.split(F.sizes, dim=-1)[layer]
-        values = own.values(before, read)
+        at = next(islice(F.walk(s, vector), layer, None))
+        before, read, values = at.state, at.read, at.values
         s = F(s, vector)
         after = s.split(F.sizes, dim=-1)[layer]
         products = {
@@ -158,9 +153,7 @@ def trace_table(model: LanguageModel, symbols: list[int], names: list[str], laye
             for node in own.order
             if node.kind == "product"
         }
-        top = F.unpack(s)[-1][0][0]
-        hidden = top if top.ndim == 2 else top[:, -1]
-        logits = model.output(hidden.to(model.output.weight.dtype))[0]
+        logits = model.output(F.outputs(s).to(model.output.weight.dtype))[0]
         best = int(logits.argmax())
         rows.append(
             Row(

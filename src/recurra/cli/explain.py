@@ -35,10 +35,11 @@ def explain(
     from recurra.recipes.catalogue import open_run
 
     folder, experiment, model = open_run(run)
-    probe = experiment.probe(model, steps + 40)
     if not (gradients or fixed_points or field or table is not None):
         gradients = fixed_points = True
     found: dict[str, Any] = {"run": str(run)}
+    if gradients or fixed_points or field:
+        probe = experiment.probe(model, steps + 40)
     if gradients:
         found["gradients"] = _gradients(folder, probe, steps)
     if fixed_points or field:
@@ -65,6 +66,8 @@ def _write(folder: RunFolder, name: str, values: dict[str, Any]) -> None:
 def _gradients(folder: RunFolder, probe: Probe, steps: int) -> dict[str, Any]:
     from dataclasses import asdict
 
+    import torch
+
     from recurra.analysis.gradients import Verdict, gradient_flow, spectrum
     from recurra.analysis.plots import plot_gradients, plot_spectrum, save_arrays
     from recurra.analysis.scalar_case import scalar_page
@@ -82,7 +85,7 @@ def _gradients(folder: RunFolder, probe: Probe, steps: int) -> dict[str, Any]:
     replace_file(folder.explain / "scalar.html", scalar_page().encode())
     save_arrays(
         folder.explain / "gradients.npz",
-        lags=_array(flow.lags),
+        lags=torch.tensor(flow.lags),
         state=flow.state,
         singular_values=flow.singular_values,
         units=flow.units,
@@ -109,12 +112,6 @@ def _gradients(folder: RunFolder, probe: Probe, steps: int) -> dict[str, Any]:
     }
 
 
-def _array(values: list[int]) -> Any:
-    import numpy as np
-
-    return np.array(values)
-
-
 def _points(
     folder: RunFolder,
     experiment: Experiment,
@@ -134,7 +131,8 @@ def _points(
     from recurra.analysis.plots import plot_field, save_arrays
 
     F = StepMap(probe.layer)
-    visited = F.visited(probe.layer, probe.x).flatten(0, 1).detach()
+    runs = F.visited(probe.layer, probe.x).detach()
+    visited = runs.flatten(0, 1)
     found = find_fixed_points(F, x, visited, starts=starts, period=period)
     said = (
         experiment.says(model, F.outputs(torch.stack([point.state for point in found.points]))) if found.points else []
@@ -177,7 +175,7 @@ def _points(
             save_arrays(folder.explain / "basins.npz", places=colours.places, labels=colours.labels)
         title = f"Under the input {called}"
         names = [word for word, point in zip(said, found.points, strict=True) if point.kind == "attractor"]
-        paths = list(F.visited(probe.layer, probe.x[:2, :40]).detach())
+        paths = list(runs[:2, :40])
         plot_field(arrows, folder.explain / "field", points=found, names=names, paths=paths, title=title)
         if colours is not None:
             plot_field(

@@ -33,7 +33,6 @@ def sample(
 
     from recurra.errors import OptionError
     from recurra.models.sampling import Choice
-    from recurra.models.sampling import sample as draw
     from recurra.recipes.catalogue import open_run
     from recurra.recipes.language import Language
 
@@ -43,8 +42,6 @@ def sample(
         raise OptionError(f"{run} is no language model: its recipe is {experiment.recipe.name}. Use recurra evaluate.")
     tokeniser = experiment.tokeniser
     ids = tokeniser.encode(prime, unknown="error").tolist()
-    start = [tokeniser.start] if tokeniser.start is not None else []
-    first = [*start, *ids] or experiment.first_symbols("\n")
     generator = torch.Generator()
     if seed is None:
         generator.seed()
@@ -52,14 +49,12 @@ def sample(
         generator.manual_seed(seed)
     if draw_length:
         length = experiment.draw_length(generator) - len(ids)
-    drawn = draw(
+    drawn = experiment.draw(
         model,
-        first,
+        ids,
         length,
         choice=choice,
-        end=tokeniser.end,
         exactly=draw_length,
-        never=start,
         stop_probability=stop_probability,
         generator=generator,
     )

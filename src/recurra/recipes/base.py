@@ -49,6 +49,11 @@ class Recipe:
     device: str = setting("cpu", "cpu or cuda")
     dtype: str = setting("float32", "float32, float64, or bfloat16 (autocast)")
 
+    @property
+    def precision(self) -> torch.dtype:
+        """What weights are kept in."""
+        return torch.float64 if self.dtype == "float64" else torch.float32
+
     def check(self) -> None:
         choose_from("dtype", self.dtype, ("float32", "float64", "bfloat16"))
         choose_from("device", self.device, ("cpu", "cuda"))
@@ -109,6 +114,19 @@ class Experiment(ABC):
     def make_model(self) -> SequenceModel:
         """The model, untrained, on the CPU."""
 
+    def model_options(self) -> dict[str, Any]:
+        """What every kind of model is told alike."""
+        model = self.recipe.model
+        return {
+            "layers": model.layers,
+            "dropout": model.dropout,
+            "input_dropout": model.dropout if model.input_dropout is None else model.input_dropout,
+            "weight_dropout": model.weight_dropout,
+            "residual": model.residual,
+            "learn_initial": model.learn_initial,
+            "engine": self.recipe.engine,
+        }
+
     @abstractmethod
     def make_trainer(self, model: SequenceModel) -> Trainer:
         """The model with its stream of data, its loss and its validation."""
@@ -139,16 +157,10 @@ class Experiment(ABC):
         """Everything of a run that is not its folder. Every random number comes from the seed."""
         torch.manual_seed(self.recipe.seed)
         device = f"cuda:{self.ranks.local_rank}" if self.recipe.device == "cuda" else "cpu"
-        dtype = torch.float64 if self.recipe.dtype == "float64" else torch.float32
-        return self.make_trainer(self.make_model().to(device, dtype))
+        return self.make_trainer(self.make_model().to(device, self.recipe.precision))
 
     def trained(self, checkpoint: Checkpoint, about: str) -> SequenceModel:
         """The model of a checkpoint: the averaged one, if there is one."""
-        model = self.make_model().to(torch.float64 if self.recipe.dtype == "float64" else torch.float32)
-        kept = {
-            name.removeprefix("average."): value
-            for name, value in checkpoint.tensors.items()
-            if name.startswith("average.")
-        }
-        restore_weights(model, kept or checkpoint.weights, about)
+        model = self.make_model().to(self.recipe.precision)
+        restore_weights(model, checkpoint.part("average") or checkpoint.weights, about)
         return model.eval()

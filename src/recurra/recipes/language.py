@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -189,14 +190,8 @@ class Language(Experiment):
             model.cell,
             model.hidden_size,
             embedding_size=model.embedding_size,
-            layers=model.layers,
-            dropout=model.dropout,
-            input_dropout=model.input_dropout,
-            weight_dropout=model.weight_dropout,
             tied=model.tied,
-            residual=model.residual,
-            learn_initial=model.learn_initial,
-            engine=self.recipe.engine,
+            **self.model_options(),
         )
 
     def make_trainer(self, model: SequenceModel) -> Trainer:
@@ -248,28 +243,26 @@ class Language(Experiment):
             return Sequences(part, 16, shuffle=False)
         return Lanes(torch.cat(part), 8, 32, shuffle=False)
 
-    def glimpse(self, model: SequenceModel) -> str:
+    def opening(self, ids: list[int]) -> list[int]:
+        """What is read before the first symbol is drawn: the start of a sequence where there is one, then what is given."""
         start = [self.tokeniser.start] if self.tokeniser.start is not None else []
-        drawn = sample(
-            model,
-            start or self.first_symbols("\n"),
-            120,
-            choice=Choice(temperature=0.8),
-            end=self.tokeniser.end,
-            never=start,
-            generator=torch.Generator().manual_seed(self.recipe.seed),
-        )
-        return self.tokeniser.decode(drawn)
+        return [*start, *ids] or self.tokeniser.encode("\n", unknown="replace").tolist()
+
+    def draw(self, model: SequenceModel, ids: list[int], length: int, **how: Any) -> Iterator[int]:
+        """Symbols that follow `ids`; `how` as for `sample`."""
+        never = [self.tokeniser.start] if self.tokeniser.start is not None else []
+        return sample(model, self.opening(ids), length, end=self.tokeniser.end, never=never, **how)
+
+    def glimpse(self, model: SequenceModel) -> str:
+        random = torch.Generator().manual_seed(self.recipe.seed)
+        return self.tokeniser.decode(self.draw(model, [], 120, choice=Choice(temperature=0.8), generator=random))
 
     def probe(self, model: SequenceModel, steps: int) -> Probe:
         """Texts that the model draws itself."""
-        start = [self.tokeniser.start] if self.tokeniser.start is not None else []
-        first = start or self.first_symbols("\n")
         texts = []
         for seed in range(4):
             random = torch.Generator().manual_seed(seed)
-            drawn = sample(model, first, steps, end=self.tokeniser.end, exactly=True, never=start, generator=random)
-            texts.append([*first, *drawn])
+            texts.append([*self.opening([]), *self.draw(model, [], steps, exactly=True, generator=random)])
         with torch.no_grad():
             return Probe(model.recurrent, model.embed(torch.tensor(texts, device=model.output.weight.device)))
 
@@ -299,8 +292,3 @@ class Language(Experiment):
         if self.tokeniser.start is None or self.tokeniser.end is None:
             return [*ids]
         return [self.tokeniser.start, *ids, self.tokeniser.end]
-
-    def first_symbols(self, text: str) -> list[int]:
-        """What a text is begun with where there is no start symbol."""
-        found: list[int] = self.tokeniser.encode(text, unknown="replace").tolist()
-        return found

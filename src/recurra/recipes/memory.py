@@ -30,11 +30,8 @@ TEST, VALID = 2**32, 2**32 + 1
 
 @dataclass(frozen=True)
 class MemoryData:
-    task: str = setting(
-        "adding", "adding (two marked numbers), copying (ten symbols, said again), flip-flop (last pulses)"
-    )
-    length: int = setting(200, "steps of a sequence (adding), or of the wait before it is said again (copying)")
-
+    task: str = setting("adding", "adding, copying, flip-flop or washing-machine")
+    length: int = setting(200, "steps of a sequence, or of the wait before it is said again (copying)")
     bits: int = setting(3, "channels of the flip-flop")
     noise: float = setting(0.1, "share of the washing machine's triggers that do nothing")
 
@@ -87,7 +84,7 @@ class Memory(Experiment):
     def make_batch(self, count: int, seed: int) -> tuple[Tensor, Tensor, Tensor | None]:
         """Sequences of the task; in adding, only the last step counts."""
         length = self.recipe.data.length
-        dtype = torch.float64 if self.recipe.dtype == "float64" else torch.float32
+        dtype = self.recipe.precision
         if self.task == "copying":
             return *copying(count, length, seed), None
         if self.task == "washing-machine":
@@ -113,24 +110,15 @@ class Memory(Experiment):
 
     def make_model(self) -> SequenceModel:
         model = self.recipe.model
-        options: dict[str, Any] = {
-            "layers": model.layers,
-            "dropout": model.dropout,
-            "weight_dropout": model.weight_dropout,
-            "residual": model.residual,
-            "learn_initial": model.learn_initial,
-            "engine": self.recipe.engine,
-        }
+        options = self.model_options()
         if self.task in NUMBERS:
             read, said = (2, 1) if self.task == "adding" else (self.recipe.data.bits, self.recipe.data.bits)
-            input_dropout = model.dropout if model.input_dropout is None else model.input_dropout
-            return Readout(read, model.cell, model.hidden_size, said, input_dropout=input_dropout, **options)
+            return Readout(read, model.cell, model.hidden_size, said, **options)
         return LanguageModel(
             SYMBOLS[self.task],
             model.cell,
             model.hidden_size,
             embedding_size=model.embedding_size,
-            input_dropout=model.input_dropout,
             tied=model.tied,
             **options,
         )

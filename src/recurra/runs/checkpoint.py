@@ -47,6 +47,12 @@ class Checkpoint:
     tensors: dict[str, Tensor] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
 
+    def part(self, name: str) -> dict[str, Tensor]:
+        """The tensors called `name.…`, without that."""
+        return {
+            key.removeprefix(f"{name}."): value for key, value in self.tensors.items() if key.startswith(f"{name}.")
+        }
+
     def to_files(self) -> dict[str, bytes]:
         """The files of the checkpoint, by name; the manifest last."""
         facts = to_json({"facts": pack(self.facts), "step": self.step}, "facts")

@@ -12,7 +12,7 @@ from recurra.errors import OptionError
 from recurra.models.sequence import SequenceModel, detached
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, Tally
-from recurra.training.objectives import step_weights, weighted_nll
+from recurra.training.objectives import batch_weights, weighted_nll
 from recurra.training.truncation import backward, none
 
 SEEN = 100
@@ -46,8 +46,7 @@ def evaluate_dynamically(
         lengths = None if batch.lengths is None else batch.lengths.to(device)
         logits, final = moving(batch.inputs.to(device), detached(state), lengths)
         tally.add(logits.detach(), batch)
-        B, T = batch.inputs.shape
-        weights = step_weights(B, T, lengths, "mean", device, logits.dtype)
+        weights = batch_weights(batch, "mean", device, logits.dtype)
         moving.zero_grad(set_to_none=False)  # a learned first state has no gradient where the state is carried
         (weighted_nll(logits, batch.targets.to(device), weights) / max(1, batch.tokens)).backward()
         state = detached(final)
@@ -66,8 +65,7 @@ def _usual_gradients(model: SequenceModel, train: Stream) -> list[torch.Tensor]:
     seen = 0
     for batch in islice(train.one_pass(), SEEN):
         lengths = None if batch.lengths is None else batch.lengths.to(device)
-        B, T = batch.inputs.shape
-        weights = step_weights(B, T, lengths, "mean", device, model.output.weight.dtype)
+        weights = batch_weights(batch, "mean", device, model.output.weight.dtype)
         model.zero_grad()
         backward(
             model,

@@ -12,7 +12,7 @@ from torch import nn
 from recurra.data.batches import Batch, Stream
 from recurra.models.sequence import SequenceModel
 from recurra.training.distributed import Ranks
-from recurra.training.objectives import step_weights, weighted_nll
+from recurra.training.objectives import batch_weights, weighted_nll
 from recurra.training.truncation import Loss
 from recurra.types import State
 
@@ -51,11 +51,7 @@ class Tally:
     @torch.no_grad()
     def add(self, predicted: torch.Tensor, batch: Batch) -> None:
         """The predictions of one batch."""
-        B, T = batch.inputs.shape[:2]
-        lengths = None if batch.lengths is None else batch.lengths.to(predicted.device)
-        weights = step_weights(B, T, lengths, "mean", predicted.device, torch.float32)
-        if batch.scored is not None:
-            weights = weights * batch.scored.to(weights)
+        weights = batch_weights(batch, "mean", predicted.device, torch.float32)
         targets = batch.targets.to(predicted.device)
         loss = self.loss(predicted, targets, weights.to(predicted.dtype)).double()
         hits = torch.tensor(math.nan)  # of numbers there are none

@@ -20,7 +20,7 @@ from recurra.training.averaging import Average, read_average
 from recurra.training.clipping import clip_gradients
 from recurra.training.distributed import Ranks
 from recurra.training.feeding import own_inputs, read_feeding
-from recurra.training.objectives import OVER_TIME, step_weights, weighted_nll
+from recurra.training.objectives import OVER_TIME, batch_weights, weighted_nll
 from recurra.training.schedules import SCHEDULES, Plateau, learning_rate
 from recurra.training.truncation import Loss, backward, read_truncation
 from recurra.types import State, setting
@@ -247,9 +247,7 @@ class Trainer:
         dtype = self.model.output.weight.dtype
         if B == 0:  # the last sequences of an epoch may be fewer than the ranks
             return torch.zeros((), device=self.device, dtype=dtype), None, None
-        weights = step_weights(B, T, lengths, self.settings.over_time, self.device, dtype)
-        if batch.scored is not None:
-            weights = weights * batch.scored.to(weights)
+        weights = batch_weights(batch, self.settings.over_time, self.device, dtype)
         overlap = 0
         if self.truncation.form == "window" and self.truncation.k is not None and lengths is None:
             if (
@@ -357,8 +355,7 @@ class Trainer:
         facts, tensors = checkpoint.facts, checkpoint.tensors
         restore_weights(self.model, checkpoint.weights, "the checkpoint")
         if self.average is not None:
-            kept = {name.removeprefix("average."): v for name, v in tensors.items() if name.startswith("average.")}
-            restore_weights(self.average.model, kept, "the checkpoint's averaged weights")
+            restore_weights(self.average.model, checkpoint.part("average"), "the checkpoint's averaged weights")
         described = self.optimiser.state_dict()
         described["state"] = {int(index): dict(values) for index, values in facts["optimiser"].items()}
         for name, value in tensors.items():
