@@ -185,7 +185,7 @@ def test_a_place_in_other_data_is_refused():
         DataError, match=r"taken with symbols=100, length=5, but there is symbols=90, length=6 now\. Resume with"
     ):
         Lanes(torch.arange(90), 4, 6, seed=1).load_state_dict(saved)
-    with pytest.raises(DataError, match="has no sequences"):
+    with pytest.raises(DataError, match="has no examples"):
         Sequences(make_sequences(9, 9), 2).load_state_dict(saved)
     other = Sequences(make_sequences(9, 9), 4, seed=1)
     with pytest.raises(DataError, match="seed=1, but there is seed=2"):

@@ -114,7 +114,7 @@ def _gradients(folder: RunFolder, probe: Probe, steps: int) -> dict[str, Any]:
 
 def _points(
     folder: RunFolder,
-    experiment: Experiment,
+    experiment: Experiment[Any],
     model: Any,
     probe: Probe,
     x: Any,
@@ -186,7 +186,7 @@ def _points(
     return row | {"summary": summary}
 
 
-def _table(folder: RunFolder, experiment: Experiment, model: Any, text: str, show: bool) -> dict[str, Any]:
+def _table(folder: RunFolder, experiment: Experiment[Any], model: Any, text: str, show: bool) -> dict[str, Any]:
     from recurra.analysis.trace_table import trace_table
     from recurra.errors import OptionError
     from recurra.recipes.language import Language

@@ -90,7 +90,7 @@ def train(
         raise typer.Exit(1)
 
 
-def _create(plan: Recipe, experiment: Experiment, out: Path | None) -> RunFolder:
+def _create(plan: Recipe, experiment: Experiment[Any], out: Path | None) -> RunFolder:
     from recurra.recipes.reader import to_dict
     from recurra.runs.folder import RunFolder
 
@@ -103,7 +103,7 @@ def _create(plan: Recipe, experiment: Experiment, out: Path | None) -> RunFolder
 def _lead(
     folder: RunFolder,
     trainer: Trainer,
-    experiment: Experiment,
+    experiment: Experiment[Any],
     ranks: Ranks,
     display: Display,
     minutes: float | None,
@@ -141,15 +141,10 @@ def _lead(
                 board.close()
 
 
-def _headline(trainer: Trainer, experiment: Experiment, folder: RunFolder) -> str:
+def _headline(trainer: Trainer, experiment: Experiment[Any], folder: RunFolder) -> str:
     plan = experiment.recipe
-    parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
-    engine = trainer.model.recurrent.explain(plan.training.batch_size).engine.name
     ranks = f", {experiment.ranks.world} ranks" if experiment.ranks.world > 1 else ""
-    return (
-        f"{plan.name}: {experiment.about_data}; {plan.model.cell} with {parameters:,} parameters, "
-        f"{plan.training.truncation}, engine {engine}{ranks} → {folder.path}"
-    )
+    return f"{plan.name}: {experiment.about_data}; {experiment.about_model(trainer.model)}{ranks} → {folder.path}"
 
 
 class _Stop:
@@ -174,7 +169,7 @@ def _follow(trainer: Trainer, display: Display) -> dict[str, Any]:
     return _run(trainer, display, lambda row: None, None, None, None)
 
 
-def _look(experiment: Experiment, trainer: Trainer) -> dict[str, Any]:
+def _look(experiment: Experiment[Any], trainer: Trainer) -> dict[str, Any]:
     """How gradients go back through time just now; nothing where the state is no number."""
     from recurra.analysis.gradients import gradient_flow
     from recurra.errors import ShapeError
@@ -193,7 +188,7 @@ def _run(
     display: Display,
     keep: Callable[[dict[str, Any]], None],
     folder: RunFolder | None,
-    experiment: Experiment | None,
+    experiment: Experiment[Any] | None,
     minutes: float | None,
     monitor: int | None = None,
 ) -> dict[str, Any]:

@@ -209,17 +209,18 @@ class Lanes(Stream):
         }
 
 
-class Sequences(Stream):
-    """Many sequences, those of similar length together, so that little is padded. Every batch is fresh.
+class Examples(Stream):
+    """Many examples, those of similar length together, so that little is padded. Every batch is fresh.
 
-    A sequence brings its own start and end: its inputs are all but the last symbol, its targets all but the first. With
-    `shuffle`, each epoch puts other sequences of similar length together, and the batches come in another order. Of `world`
-    ranks, each has its share of the rows of every batch, which may be none.
+    With `shuffle`, each epoch puts other examples of similar length together, and the batches come in another order. Of
+    `world` ranks, each has its share of the rows of every batch, which may be none.
+
+    A kind of example says how rows become a batch: `_take`.
     """
 
     def __init__(
         self,
-        sequences: Sequence[Int[Tensor, " n"]],
+        lengths: Int[Tensor, " N"],
         batch_size: int,
         *,
         seed: int = 0,
@@ -228,18 +229,16 @@ class Sequences(Stream):
         world: int = 1,
     ):
         super().__init__(batch_size, seed, shuffle, rank, world)
-        if not sequences:
-            raise DataError("Batches of sequences were asked for, but there is no sequence. Give at least one.")
-        short = [k for k, sequence in enumerate(sequences) if sequence.numel() < 2]
-        if short:
-            raise DataError(
-                f"A sequence needs at least 2 symbols, such as its start and its end; number {short[0]} has "
-                f"{sequences[short[0]].numel()} ({len(short)} are too short in all). Leave them out."
-            )
-        self.ids = _check_ids(torch.cat(list(sequences)))
-        sizes = torch.tensor([len(sequence) for sequence in sequences])
-        self._starts, self._lengths = sizes.cumsum(0) - sizes, sizes - 1
+        self._lengths = lengths
         self._plan: tuple[int, list[npt.NDArray[np.int64]]] | None = None
+
+    @abstractmethod
+    def _take(self, rows: npt.NDArray[np.int64]) -> Batch:
+        """This rank's share of some examples, and how many there are of all ranks."""
+
+    def _share(self, rows: npt.NDArray[np.int64]) -> Int[Tensor, " B"]:
+        """Those of some rows that are this rank's."""
+        return torch.from_numpy(np.array_split(rows, self.world)[self.rank])
 
     @property
     def steps_per_epoch(self) -> int:
@@ -255,11 +254,11 @@ class Sequences(Stream):
         return self._take(self._plan[1][step])
 
     def _arrange(self, epoch: int) -> list[npt.NDArray[np.int64]]:
-        """Which sequences make up each batch of an epoch."""
+        """Which examples make up each batch of an epoch."""
         if not self.shuffle:
             return list(_cut(self._by_length(), self.batch_size))
         random = self._random(epoch)
-        # noise on the length, and ties in random order: a sequence does not always meet the same others
+        # noise on the length, and ties in random order: an example does not always meet the same others
         noise = random.uniform(1 - SPREAD, 1 + SPREAD, len(self._lengths))
         order = np.argsort(self._lengths.numpy() * noise + random.uniform(0, MIXED, len(self._lengths)))
         batches = list(_cut(order, self.batch_size, small=int(random.integers(self.steps_per_epoch))))
@@ -268,22 +267,52 @@ class Sequences(Stream):
     def _by_length(self) -> npt.NDArray[np.int64]:
         return np.argsort(self._lengths.numpy(), kind="stable")
 
-    def _take(self, rows: npt.NDArray[np.int64]) -> Batch:
-        everyone = self._lengths[torch.from_numpy(rows)]
-        width = int(everyone.max())  # that of all ranks, so that they agree on it
-        share = torch.from_numpy(np.array_split(rows, self.world)[self.rank])
-        lengths = self._lengths[share]
-        inputs, targets = _windows(self.ids, self._starts[share], lengths, width)
-        return Batch(inputs, targets, lengths, fresh=True, all_rows=len(rows), all_tokens=int(everyone.sum()))
-
     def _settings(self) -> dict[str, int]:
         return {
-            "sequences": len(self._lengths),
-            "symbols": len(self.ids),
+            "examples": len(self._lengths),
+            "steps": int(self._lengths.sum()),
             "batch_size": self.batch_size,
             "seed": self.seed,
             "shuffle": int(self.shuffle),
         }
+
+
+class Sequences(Examples):
+    """Many sequences of symbols.
+
+    A sequence brings its own start and end: its inputs are all but the last symbol, its targets all but the first.
+    """
+
+    def __init__(
+        self,
+        sequences: Sequence[Int[Tensor, " n"]],
+        batch_size: int,
+        *,
+        seed: int = 0,
+        shuffle: bool = True,
+        rank: int = 0,
+        world: int = 1,
+    ):
+        if not sequences:
+            raise DataError("Batches of sequences were asked for, but there is no sequence. Give at least one.")
+        short = [k for k, sequence in enumerate(sequences) if sequence.numel() < 2]
+        if short:
+            raise DataError(
+                f"A sequence needs at least 2 symbols, such as its start and its end; number {short[0]} has "
+                f"{sequences[short[0]].numel()} ({len(short)} are too short in all). Leave them out."
+            )
+        self.ids = _check_ids(torch.cat(list(sequences)))
+        sizes = torch.tensor([len(sequence) for sequence in sequences])
+        self._starts = sizes.cumsum(0) - sizes
+        super().__init__(sizes - 1, batch_size, seed=seed, shuffle=shuffle, rank=rank, world=world)
+
+    def _take(self, rows: npt.NDArray[np.int64]) -> Batch:
+        everyone = self._lengths[torch.from_numpy(rows)]
+        width = int(everyone.max())  # that of all ranks, so that they agree on it
+        share = self._share(rows)
+        lengths = self._lengths[share]
+        inputs, targets = _windows(self.ids, self._starts[share], lengths, width)
+        return Batch(inputs, targets, lengths, fresh=True, all_rows=len(rows), all_tokens=int(everyone.sum()))
 
 
 class Generated(Stream):

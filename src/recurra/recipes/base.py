@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from recurra.errors import OptionError, choose_from
 from recurra.layers.recurrent import Recurrent
@@ -88,7 +88,10 @@ class Probe:
     x: Tensor
 
 
-class Experiment(ABC):
+M = TypeVar("M", bound=nn.Module)
+
+
+class Experiment(ABC, Generic[M]):
     """A recipe with its data: what makes the model, trains it and judges it.
 
     Data is read when it is first needed: a trained model can be opened where its data no longer is.
@@ -111,7 +114,7 @@ class Experiment(ABC):
         """A few words on what is trained on."""
 
     @abstractmethod
-    def make_model(self) -> SequenceModel:
+    def make_model(self) -> M:
         """The model, untrained, on the CPU."""
 
     def model_options(self) -> dict[str, Any]:
@@ -128,28 +131,38 @@ class Experiment(ABC):
         }
 
     @abstractmethod
-    def make_trainer(self, model: SequenceModel) -> Trainer:
+    def make_trainer(self, model: M) -> Trainer:
         """The model with its stream of data, its loss and its validation."""
 
     @abstractmethod
-    def judge(self, model: SequenceModel, question: Question) -> Answer:
+    def judge(self, model: M, question: Question) -> Answer:
         """The model's scores, with baselines beside them."""
 
-    def glimpse(self, model: SequenceModel) -> str | None:
+    def glimpse(self, model: M) -> str | None:
         """A few words from the model as it is now, to look at while it learns."""
         return None
 
-    @abstractmethod
-    def probe(self, model: SequenceModel, steps: int) -> Probe:
-        """Typical sequences of at least `steps` steps; the data of the run is not needed."""
+    def about_model(self, model: M) -> str:
+        """A few words on what is trained."""
+        settings = self.recipe.training
+        said = f"{self.recipe.model.cell} with {sum(each.numel() for each in model.parameters()):,} parameters"
+        if isinstance(model, SequenceModel):
+            said += f", {settings.truncation}, engine {model.recurrent.explain(settings.batch_size).engine.name}"
+        return said
 
-    def frozen_input(self, model: SequenceModel, name: str) -> Tensor:
+    def probe(self, model: M, steps: int) -> Probe:
+        """Typical sequences of at least `steps` steps; the data of the run is not needed."""
+        raise OptionError(
+            f"{self.recipe.name} has no recurrent layers that read step by step; there is nothing to explain."
+        )
+
+    def frozen_input(self, model: M, name: str) -> Tensor:
         """The vector of an input that is held: `zero`, or what the experiment has names for."""
         if name == "zero":
-            return torch.zeros(model.recurrent.input_size)
+            return torch.zeros(self.probe(model, 1).layer.input_size)
         raise OptionError(f"input {name!r} does not exist: {self.recipe.name} has numbers as inputs. Use zero.")
 
-    def says(self, model: SequenceModel, hidden: Tensor) -> list[str]:
+    def says(self, model: M, hidden: Tensor) -> list[str]:
         """What the model says at some outputs of its last layer, in a word each: names for attractors."""
         return [""] * len(hidden)
 
@@ -159,7 +172,7 @@ class Experiment(ABC):
         device = f"cuda:{self.ranks.local_rank}" if self.recipe.device == "cuda" else "cpu"
         return self.make_trainer(self.make_model().to(device, self.recipe.precision))
 
-    def trained(self, checkpoint: Checkpoint, about: str) -> SequenceModel:
+    def trained(self, checkpoint: Checkpoint, about: str) -> M:
         """The model of a checkpoint: the averaged one, if there is one."""
         model = self.make_model().to(self.recipe.precision)
         restore_weights(model, checkpoint.part("average") or checkpoint.weights, about)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from recurra.errors import RunError, choose_from
-from recurra.models.sequence import SequenceModel
 from recurra.recipes.base import Experiment, Model, Recipe
 from recurra.recipes.language import Data, Language, LanguageRecipe
 from recurra.recipes.memory import Memory, MemoryData, MemoryRecipe
@@ -128,9 +127,9 @@ def find_recipe(name: str) -> Recipe:
     return RECIPES[choose_from("recipe", name, RECIPES)].recipe
 
 
-def begin(recipe: Recipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None) -> Experiment:
+def begin(recipe: Recipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None) -> Experiment[Any]:
     """The experiment that a recipe describes."""
-    made: Experiment = EXPERIMENTS[type(recipe)](recipe, ranks, vocabulary)
+    made: Experiment[Any] = EXPERIMENTS[type(recipe)](recipe, ranks, vocabulary)
     return made
 
 
@@ -142,7 +141,7 @@ def read_recipe(folder: RunFolder) -> Recipe:
     return from_dict(type(RECIPES[name].recipe), folder.recipe)
 
 
-def open_run(path: Path, which: str = "best") -> tuple[RunFolder, Experiment, SequenceModel]:
+def open_run(path: Path, which: str = "best") -> tuple[RunFolder, Experiment[Any], Any]:
     """A trained model from its folder: the best checkpoint, or the last one where no best was kept."""
     folder = RunFolder.open(path)
     recipe = read_recipe(folder)

@@ -27,7 +27,6 @@ from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.language import LanguageModel
 from recurra.models.markov import Markov, best_markov
 from recurra.models.sampling import Choice, sample
-from recurra.models.sequence import SequenceModel
 from recurra.recipes.base import Answer, Experiment, Probe, Question, Recipe
 from recurra.training.distributed import Ranks
 from recurra.training.dynamic_evaluation import evaluate_dynamically
@@ -128,7 +127,7 @@ def _encode(tokeniser: Tokeniser, text: str) -> Tensor:
     return torch.cat([torch.tensor([tokeniser.start]), ids, torch.tensor([tokeniser.end])])
 
 
-class Language(Experiment):
+class Language(Experiment[LanguageModel]):
     """A language model on a text. With the vocabulary of a run folder, the text is not needed until it is trained or judged."""
 
     def __init__(self, recipe: LanguageRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
@@ -194,7 +193,7 @@ class Language(Experiment):
             **self.model_options(),
         )
 
-    def make_trainer(self, model: SequenceModel) -> Trainer:
+    def make_trainer(self, model: LanguageModel) -> Trainer:
         recipe, corpus = self.recipe, self.corpus
         train = self.make_stream(corpus.train, training=True)
         train.steps_per_epoch  # noqa: B018  a text that is too short is refused here, before anything is made
@@ -213,7 +212,7 @@ class Language(Experiment):
             ranks=self.ranks,
         )
 
-    def judge(self, model: SequenceModel, question: Question) -> Answer:
+    def judge(self, model: LanguageModel, question: Question) -> Answer:
         corpus, recipe = self.corpus, self.recipe
         has_test = any(len(each) > 1 for each in corpus.test)
         part, name = (corpus.test, "test") if has_test else (corpus.valid, "validation")
@@ -248,16 +247,16 @@ class Language(Experiment):
         start = [self.tokeniser.start] if self.tokeniser.start is not None else []
         return [*start, *ids] or self.tokeniser.encode("\n", unknown="replace").tolist()
 
-    def draw(self, model: SequenceModel, ids: list[int], length: int, **how: Any) -> Iterator[int]:
+    def draw(self, model: LanguageModel, ids: list[int], length: int, **how: Any) -> Iterator[int]:
         """Symbols that follow `ids`; `how` as for `sample`."""
         never = [self.tokeniser.start] if self.tokeniser.start is not None else []
         return sample(model, self.opening(ids), length, end=self.tokeniser.end, never=never, **how)
 
-    def glimpse(self, model: SequenceModel) -> str:
+    def glimpse(self, model: LanguageModel) -> str:
         random = torch.Generator().manual_seed(self.recipe.seed)
         return self.tokeniser.decode(self.draw(model, [], 120, choice=Choice(temperature=0.8), generator=random))
 
-    def probe(self, model: SequenceModel, steps: int) -> Probe:
+    def probe(self, model: LanguageModel, steps: int) -> Probe:
         """Texts that the model draws itself."""
         texts = []
         for seed in range(4):
@@ -266,7 +265,7 @@ class Language(Experiment):
         with torch.no_grad():
             return Probe(model.recurrent, model.embed(torch.tensor(texts, device=model.output.weight.device)))
 
-    def frozen_input(self, model: SequenceModel, name: str) -> Tensor:
+    def frozen_input(self, model: LanguageModel, name: str) -> Tensor:
         """`zero`, or the vector of a symbol."""
         if name == "zero":
             return super().frozen_input(model, name)
@@ -276,7 +275,7 @@ class Language(Experiment):
             return model.embed(torch.tensor([[number]]))[0, 0]
 
     @torch.no_grad()
-    def says(self, model: SequenceModel, hidden: Tensor) -> list[str]:
+    def says(self, model: LanguageModel, hidden: Tensor) -> list[str]:
         most = model.output(hidden.to(model.output.weight.dtype)).argmax(-1).tolist()
         return [repr(self.symbol_names[k]) for k in most]
 

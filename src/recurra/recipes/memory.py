@@ -61,7 +61,7 @@ class MemoryRecipe(Recipe):
             )
 
 
-class Memory(Experiment):
+class Memory(Experiment[SequenceModel]):
     """Regressions (adding: of the last step; flip-flops: of each), and classifications of each step (copying, the machine)."""
 
     unit = "step"

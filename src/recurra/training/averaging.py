@@ -6,9 +6,9 @@ import copy
 import re
 
 import torch
+from torch import nn
 
 from recurra.errors import OptionError, choose_from
-from recurra.models.sequence import SequenceModel
 
 FORMS = ("ema", "asgd")
 
@@ -36,12 +36,12 @@ class Average:
       Polyak & Juditsky 1992.
     """
 
-    def __init__(self, model: SequenceModel, form: str, number: float):
+    def __init__(self, model: nn.Module, form: str, number: float):
         self.model = copy.deepcopy(model)
         self.form, self.number = form, number
 
     @torch.no_grad()
-    def follow(self, model: SequenceModel, step: int) -> None:
+    def follow(self, model: nn.Module, step: int) -> None:
         """Take in the weights after update number `step`, counted from 1."""
         followed = {"ema": 1 - min(self.number, step / (step + 10)), "asgd": 1 / max(1.0, step - self.number + 1)}
         torch._foreach_lerp_(list(self.model.parameters()), list(model.parameters()), followed[self.form])

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from recurra.data.batches import Batch, Stream
 from recurra.errors import OptionError, choose_from
-from recurra.models.sequence import SequenceModel
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.training.averaging import Average, read_average
 from recurra.training.clipping import clip_gradients
@@ -122,12 +121,17 @@ class Finished:
 
 Event = Step | Validated | Save | Finished
 
+Whole = Callable[[Any, Any], Tensor]
+"""A model and a batch to a summed loss."""
+
 
 class Trainer:
     """A model in training: what it has besides its weights, and the events of each step.
 
     - `evaluate`: the model to its score on validation data; less is better.
     - `loss`: predictions, targets and the weight of each step, to what is minimised.
+    - `whole`: for models that do not read step by step (of pairs, of trees): the model and a batch to the loss, summed over
+      what the batch counts as its tokens. `loss`, truncation and feeding are not used then.
     - `ranks`: the processes that train together; every method is called by all of them.
 
     A trainer that was restored from a checkpoint goes on bit for bit as if it had never stopped (on a CPU with the same
@@ -136,17 +140,19 @@ class Trainer:
 
     def __init__(
         self,
-        model: SequenceModel,
+        model: nn.Module,
         stream: Stream,
         settings: Training,
         evaluate: Callable[[Any], float],
         *,
         loss: Loss = weighted_nll,
+        whole: Whole | None = None,
         bfloat16: bool = False,
         ranks: Ranks = Ranks(),
     ):
-        self.model, self.stream, self.settings, self.evaluate = model, stream, settings, evaluate
-        self.loss, self.bfloat16, self.ranks = loss, bfloat16, ranks
+        self.model: Any = model
+        self.stream, self.settings, self.evaluate = stream, settings, evaluate
+        self.loss, self.whole, self.bfloat16, self.ranks = loss, whole, bfloat16, ranks
         self.truncation, self.feeding = read_truncation(settings.truncation), read_feeding(settings.feeding)
         self.optimiser = OPTIMISERS[settings.optimiser](model.parameters(), settings)
         self.plateau = Plateau()
@@ -164,10 +170,11 @@ class Trainer:
 
     @property
     def device(self) -> torch.device:
-        return next(self.model.parameters()).device
+        first: Tensor = next(self.model.parameters())
+        return first.device
 
     @property
-    def evaluated(self) -> SequenceModel:
+    def evaluated(self) -> Any:
         """The model that is judged and kept: the averaged one, if there is one."""
         return self.average.model if self.average is not None else self.model
 
@@ -219,7 +226,7 @@ class Trainer:
             self.state = self.tail = None
         state = self._start()
         self.optimiser.zero_grad(set_to_none=True)
-        total, final, tail = self._backward(batch, state)
+        total, final, tail = self._backward(batch, state) if self.whole is None else (self._learn(batch), None, None)
         total = self._share(total)
         if settings.l1:  # once, after the sum: a rank without rows has no gradients of its own
             for parameter in model.parameters():
@@ -274,6 +281,15 @@ class Trainer:
             )
         tail = inputs[:, inputs.shape[1] - overlap :] if overlap else None
         return total, final if self.stream.carries else None, tail
+
+    def _learn(self, batch: Batch) -> Tensor:
+        """Gradients of this rank's part, for a model that reads a batch as a whole; its part of the mean loss."""
+        if self.whole is None or batch.tokens == 0:
+            return torch.zeros((), device=self.device)
+        with self._autocast():
+            total = self.whole(self.model, batch) / (batch.all_tokens or batch.tokens)
+        total.backward()
+        return total.detach()
 
     def _share(self, total: Tensor) -> Tensor:
         """The gradients and the loss of all ranks together. If one was asked to stop, all are."""
@@ -368,8 +384,9 @@ class Trainer:
         self.best, self.since_best = facts["best"], facts["since_best"]
         self.skipped, self.in_a_row, self.step = facts["skipped"], facts["in_a_row"], checkpoint.step
         self.done = facts["done"]
-        states, lanes = len(self.model.recurrent.cell.graph.states), self.stream.lanes
+        lanes = self.stream.lanes
         if "state.0.0" in tensors:
+            states = len(self.model.recurrent.cell.graph.states)
             self.state = tuple(
                 (tuple(tensors[f"state.{k}.{i}"][lanes].to(self.device) for i in range(states)),)
                 for k in range(len(self.model.recurrent.layers))
