@@ -97,11 +97,12 @@ class TestFromEndToEnd:
         out, _ = capsys.readouterr()
         found = json.loads(out)
         assert found["data"] == "validation"
-        network, markov = found["scores"].values()
+        network, markov, mixture = found["scores"].values()
         assert network["nats"] == pytest.approx(min(row["valid"] for row in rows if "valid" in row), rel=1e-6)
         assert network["perplexity"] == pytest.approx(math.exp(network["nats"]))
         assert network["bits"] == pytest.approx(network["nats"] / math.log(2))
         assert 0 < markov["nats"] < math.log(20)
+        assert mixture["nats"] <= min(network["nats"], markov["nats"] + 1e-3)
 
         assert run(["evaluate", "run", "--no-baselines"]) == 0
         out, _ = capsys.readouterr()
@@ -122,7 +123,7 @@ class TestFromEndToEnd:
         assert run(["runs", ".", "--json"]) == 0
         (row,) = json.loads(capsys.readouterr().out)["runs"]
         assert (row["run"], row["recipe"], row["step"]) == ("run", "text", 60)
-        assert row["best_valid"] == network["nats"]
+        assert row["best_valid"] == pytest.approx(network["nats"], rel=1e-6)
 
     def test_json_prints_one_object_and_nothing_else(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run([*train(steps=6), "--json"]) == 0

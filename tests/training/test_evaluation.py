@@ -6,12 +6,20 @@ from dataclasses import replace
 import pytest
 import torch
 
-from recurra.data.batches import Batch, Generated, Lanes
+from recurra.data.batches import Batch, Generated, Lanes, Sequences
 from recurra.models.language import LanguageModel
 from recurra.models.readout import Readout
 from recurra.models.window import WindowLanguageModel
 from recurra.training.distributed import Ranks
-from recurra.training.evaluation import Score, Tally, evaluate, evaluate_window
+from recurra.training.evaluation import (
+    Score,
+    Tally,
+    best_share,
+    evaluate,
+    evaluate_window,
+    log_probabilities,
+    mixed,
+)
 from recurra.training.objectives import weighted_nll, weighted_square
 
 CPU = torch.device("cpu")
@@ -118,3 +126,40 @@ def test_the_window_model_carries_its_last_symbols(length: int) -> None:
     assert score.tokens == 60
     assert score.mean == pytest.approx(float(expected), rel=1e-5)
     assert score.accuracy == pytest.approx(float((logits.argmax(-1) == ids[1:]).double().mean()))
+
+
+class TestMixture:
+    @pytest.mark.parametrize("as_sequences", [True, False])
+    def test_log_probabilities_come_in_the_order_of_the_data(self, as_sequences: bool):
+        torch.manual_seed(0)
+        model = LanguageModel(7, "gru", 5).double()
+        random = torch.Generator().manual_seed(1)
+        parts = [torch.randint(7, (n,), generator=random) for n in ((5, 2, 9, 3, 9) if as_sequences else (700,))]
+        firsts = [0, 4, 5, 13, 15]
+        numbers = [first + torch.arange(len(part)) for first, part in zip(firsts, parts, strict=False)]
+
+        def stream(each: list[torch.Tensor]):
+            return Sequences(each, 2, shuffle=False) if as_sequences else Lanes(each[0], 1, 64, shuffle=False)
+
+        found = log_probabilities(model, stream(parts), stream(numbers))
+        with torch.no_grad():
+            each = [model(part[None, :-1])[0][0].log_softmax(-1).gather(1, part[1:, None])[:, 0] for part in parts]
+        torch.testing.assert_close(found, torch.cat(each))
+
+    def test_lanes_say_where_their_targets_are(self):
+        torch.manual_seed(0)
+        model = LanguageModel(7, "gru", 5).double()
+        text = torch.randint(7, (101,))
+        found = log_probabilities(
+            model, Lanes(text, 4, 8, shuffle=False), Lanes(torch.arange(101), 4, 8, shuffle=False)
+        )
+        assert found.shape == (100,)
+        assert float(-found.mean()) == pytest.approx(evaluate(model, Lanes(text, 4, 8, shuffle=False)).nats, rel=1e-6)
+        alone = model(text[None, 25:50])[0][0].log_softmax(-1).gather(1, text[26:51, None])[:, 0]
+        torch.testing.assert_close(found[25:50], alone)
+
+    def test_the_share_is_the_best_one(self):
+        first, second = torch.tensor([0.9, 0.1]).log(), torch.tensor([0.1, 0.9]).log()
+        assert best_share(first, second) == pytest.approx(0.5)
+        assert best_share(first, first - 1) == 0
+        torch.testing.assert_close(mixed(first, second, 0.25).exp(), torch.tensor([0.7, 0.3]))

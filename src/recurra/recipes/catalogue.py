@@ -26,15 +26,16 @@ RECIPES: dict[str, Entry] = {
     "python-source": Entry(
         LanguageRecipe(
             name="python-source",
-            data=Data(tokens="char", min_count=100, limit=500_000),
+            data=Data(tokens="char", min_count=100, limit=700_000),
             model=Model(cell="lstm_coupled", hidden_size=256, embedding_size=64, dropout=0.15),
             training=Training(
-                steps=3400,
-                batch_size=32,
-                truncation="every:32",
-                learning_rate=0.012,
+                steps=3000,
+                batch_size=16,
+                truncation="every:64",
+                learning_rate=0.006,
+                l2=0.1,
                 average="ema:0.99",
-                validate_every=1700,
+                validate_every=1500,
                 save_every=500,
             ),
         ),

@@ -30,11 +30,11 @@ from recurra.models.sampling import Choice, sample
 from recurra.recipes.base import Answer, Experiment, Probe, Question, Recipe
 from recurra.training.distributed import Ranks
 from recurra.training.dynamic_evaluation import evaluate_dynamically
-from recurra.training.evaluation import evaluate, evaluate_window
+from recurra.training.evaluation import best_share, evaluate, evaluate_window, log_probabilities, mixed
 from recurra.training.loop import Trainer
 from recurra.training.truncation import read_truncation
 from recurra.training.window_fit import fit_window_model
-from recurra.types import setting
+from recurra.types import Float, setting
 
 
 @dataclass(frozen=True)
@@ -219,22 +219,34 @@ class Language(Experiment[LanguageModel]):
         if question.data is not None:
             other = read_corpus(replace(recipe.data, path=question.data), recipe.seed, self.tokeniser)
             part, name = [*other.train, *other.valid, *other.test], question.data
-        stream = self.make_stream(part, training=False)
-        made = evaluate(model, stream)
+        logs = self._logs(model, part)
         called = f"{recipe.model.cell}-{recipe.model.hidden_size}"
-        nats = {called: made.nats}
+        nats = {called: -float(logs.mean())}
         if question.dynamic is not None:
             seen, read = (self._pieces(each) for each in (corpus.train, part))
             nats[f"{called}, dynamic"] = evaluate_dynamically(model, seen, read, rate=question.dynamic).nats
         if question.window is not None:
             fixed = fit_window_model(corpus.train, self.tokeniser.size, question.window, seed=recipe.seed)
-            nats[f"window of {question.window}"] = evaluate_window(fixed, stream).nats
+            nats[f"window of {question.window}"] = evaluate_window(fixed, self.make_stream(part, training=False)).nats
         if question.baselines:
-            nats[f"markov order {corpus.markov.order}"] = corpus.markov.score(
-                part if recipe.data.sequences else torch.cat(part)
-            )
+            counter, counted = f"markov order {corpus.markov.order}", self._counted(part)
+            share = best_share(self._logs(model, corpus.valid), self._counted(corpus.valid))
+            nats[counter] = -float(counted.mean())
+            nats[f"{called} and {share:.0%} {counter}"] = -float(mixed(logs, counted, share).mean())
         scores = {k: {"nats": v, "perplexity": math.exp(min(v, 700)), "bits": v / math.log(2)} for k, v in nats.items()}
-        return Answer(name, made.tokens, scores)
+        return Answer(name, len(logs), scores)
+
+    def _logs(self, model: LanguageModel, part: list[Tensor]) -> Float[Tensor, " N"]:
+        """log P of every symbol of a part but the first of each sequence, in order."""
+        if not self.recipe.data.sequences:
+            part = [torch.cat(part)]
+        firsts = torch.tensor([0, *(len(each) - 1 for each in part)]).cumsum(0).tolist()
+        numbers = [first + torch.arange(len(each)) for first, each in zip(firsts, part, strict=False)]
+        return log_probabilities(model, *(self.make_stream(each, training=False) for each in (part, numbers)))
+
+    def _counted(self, part: list[Tensor]) -> Float[Tensor, " N"]:
+        """The same of the best Markov model."""
+        return self.corpus.markov.log_probabilities(part if self.recipe.data.sequences else torch.cat(part))
 
     def _pieces(self, part: list[Tensor]) -> Stream:
         """Small pieces, for a model that learns from each before it reads the next."""

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from recurra.data.batches import Batch, Stream
 from recurra.models.sequence import SequenceModel
 from recurra.training.distributed import Ranks
 from recurra.training.objectives import batch_weights, weighted_nll
 from recurra.training.truncation import Loss
-from recurra.types import State
+from recurra.types import Float, State
 
 PIECE = 512
 """How many steps are run at a time."""
@@ -85,6 +85,44 @@ def evaluate(
             tally.add(predicted, piece)
     model.train(training)
     return tally.score(ranks, device)
+
+
+@torch.no_grad()
+def log_probabilities(model: SequenceModel, stream: Stream, places: Stream) -> Float[Tensor, " N"]:
+    """log P of every target, in the order of the data.
+
+    `places` is a stream of the same shape over numbers: its targets say where each belongs, counted from 1.
+    """
+    training = model.training
+    model.eval()
+    device = model.output.weight.device
+    values: list[Tensor] = []
+    found: list[Tensor] = []
+    state: State | None = None
+    for batch, place in zip(stream.one_pass(), places.one_pass(), strict=True):
+        state = None if batch.fresh else state
+        for piece, where in zip(_pieces(batch), _pieces(place), strict=True):
+            lengths = None if piece.lengths is None else piece.lengths.to(device)
+            predicted, state = model(piece.inputs.to(device), state, lengths)
+            logs = predicted.double().log_softmax(-1).gather(-1, piece.targets.to(device)[..., None])[..., 0].cpu()
+            counts = batch_weights(piece, "mean", torch.device("cpu"), torch.float32) > 0
+            values.append(logs[counts])
+            found.append(where.targets[counts] - 1)
+    model.train(training)
+    return torch.cat(values)[torch.cat(found).argsort()]
+
+
+def best_share(first: Float[Tensor, " N"], second: Float[Tensor, " N"]) -> float:
+    """How much of the second of two models makes the mixture that gives the targets the highest probability."""
+    shares = [k / 50 for k in range(50)]
+    return max(shares, key=lambda share: float(mixed(first, second, share).mean()))
+
+
+def mixed(first: Float[Tensor, " N"], second: Float[Tensor, " N"], share: float) -> Float[Tensor, " N"]:
+    """log((1 − share) P₁ + share P₂), from log P₁ and log P₂."""
+    if share == 0:
+        return first
+    return torch.logaddexp(first + math.log1p(-share), second + math.log(share))
 
 
 def _pieces(batch: Batch) -> Iterator[Batch]:
