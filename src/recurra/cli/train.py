@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from recurra.recipes.base import Experiment, Recipe
     from recurra.runs.folder import RunFolder
     from recurra.training.distributed import Ranks
-    from recurra.training.loop import Trainer
+    from recurra.training.loop import Teacher
 
 GLIMPSES = 20.0
 """Seconds between two glimpses of what the model says, at least."""
@@ -67,7 +67,7 @@ def train(
     with join(plan.device) as ranks:
         experiment = begin(plan, ranks, folder.vocabulary if folder is not None else None)
         trainer = experiment.trainer()
-        with make_display(plan.training.steps, experiment.unit, is_first=ranks.is_first) as display:
+        with make_display(trainer.steps, experiment.unit, is_first=ranks.is_first) as display:
             if folder is None and ranks.is_first:
                 folder = _create(plan, experiment, out)
             if folder is None:
@@ -84,8 +84,8 @@ def train(
     else:
         best = "none yet" if result["valid"] is None else f"{result['valid']:.4f}"
         display.say(f"{result['why']}; best validation {best}. Run folder: {folder.path}")
-        verbs = ("evaluate", "sample") if experiment.vocabulary is not None else ("evaluate",)
-        display.say("next: " + "   ".join(f"recurra {verb} {folder.path}" for verb in (*verbs, "train --resume")))
+        verbs = (*experiment.verbs, "train --resume")
+        display.say("next: " + "   ".join(f"recurra {verb} {folder.path}" for verb in verbs))
     if result["failed"]:
         raise typer.Exit(1)
 
@@ -102,7 +102,7 @@ def _create(plan: Recipe, experiment: Experiment[Any], out: Path | None) -> RunF
 
 def _lead(
     folder: RunFolder,
-    trainer: Trainer,
+    trainer: Teacher,
     experiment: Experiment[Any],
     ranks: Ranks,
     display: Display,
@@ -141,7 +141,7 @@ def _lead(
                 board.close()
 
 
-def _headline(trainer: Trainer, experiment: Experiment[Any], folder: RunFolder) -> str:
+def _headline(trainer: Teacher, experiment: Experiment[Any], folder: RunFolder) -> str:
     plan = experiment.recipe
     ranks = f", {experiment.ranks.world} ranks" if experiment.ranks.world > 1 else ""
     return f"{plan.name}: {experiment.about_data}; {experiment.about_model(trainer.model)}{ranks} → {folder.path}"
@@ -164,12 +164,12 @@ class _Stop:
             signal.signal(number, handler)
 
 
-def _follow(trainer: Trainer, display: Display) -> dict[str, Any]:
+def _follow(trainer: Teacher, display: Display) -> dict[str, Any]:
     """Train on a rank that is not the first: it takes part in checkpoints and writes none."""
     return _run(trainer, display, lambda row: None, None, None, None)
 
 
-def _look(experiment: Experiment[Any], trainer: Trainer) -> dict[str, Any]:
+def _look(experiment: Experiment[Any], trainer: Teacher) -> dict[str, Any]:
     """How gradients go back through time just now; nothing where the state is no number."""
     from recurra.analysis.gradients import gradient_flow
     from recurra.errors import ShapeError
@@ -184,7 +184,7 @@ def _look(experiment: Experiment[Any], trainer: Trainer) -> dict[str, Any]:
 
 
 def _run(
-    trainer: Trainer,
+    trainer: Teacher,
     display: Display,
     keep: Callable[[dict[str, Any]], None],
     folder: RunFolder | None,

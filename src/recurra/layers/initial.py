@@ -35,14 +35,26 @@ def identity(matrix: Tensor) -> None:
     torch.nn.init.eye_(matrix)
 
 
-def spectral_radius(rho: float) -> Initialiser:
-    """A random matrix scaled so that its largest eigenvalue has magnitude `rho`: near 1 for long memory."""
+def spectral_radius(rho: float, density: float = 1.0) -> Initialiser:
+    """A random matrix scaled so that its largest eigenvalue has magnitude `rho`: near 1 for long memory.
+
+    - `density`: the share of its numbers that are not zero.
+    """
     if not rho > 0:
         raise OptionError(f"spectral_radius: rho must be positive; got {rho}.")
+    if not 0 < density <= 1:
+        raise OptionError(f"spectral_radius: density must lie above 0 and not above 1; got {density}.")
 
     def scaled(matrix: Tensor) -> None:
         values = torch.randn(matrix.shape, dtype=torch.float64)
+        if density < 1:
+            values *= torch.rand(matrix.shape, dtype=torch.float64) < density
         radius = torch.linalg.eigvals(values).abs().max()
+        if not radius > 0:
+            raise OptionError(
+                f"spectral_radius: with density {density}, a matrix of {list(matrix.shape)} has no eigenvalue but 0. "
+                "Use a higher density."
+            )
         matrix.copy_(values * (rho / radius))
 
     return scaled

@@ -14,7 +14,7 @@ from recurra.layers.recurrent import Recurrent
 from recurra.models.sequence import SequenceModel
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.training.distributed import Ranks
-from recurra.training.loop import Trainer, Training
+from recurra.training.loop import Teacher, Training
 from recurra.types import setting
 
 
@@ -100,6 +100,9 @@ class Experiment(ABC, Generic[M]):
     unit = "symbol"
     """What is counted and what the loss is per."""
 
+    verbs: tuple[str, ...] = ("evaluate",)
+    """What can be done with a run, on the command line."""
+
     def __init__(self, recipe: Any, ranks: Ranks):
         self.recipe, self.ranks = recipe, ranks
 
@@ -131,7 +134,7 @@ class Experiment(ABC, Generic[M]):
         }
 
     @abstractmethod
-    def make_trainer(self, model: M) -> Trainer:
+    def make_trainer(self, model: M) -> Teacher:
         """The model with its stream of data, its loss and its validation."""
 
     @abstractmethod
@@ -166,7 +169,7 @@ class Experiment(ABC, Generic[M]):
         """What the model says at some outputs of its last layer, in a word each: names for attractors."""
         return [""] * len(hidden)
 
-    def trainer(self) -> Trainer:
+    def trainer(self) -> Teacher:
         """Everything of a run that is not its folder. Every random number comes from the seed."""
         torch.manual_seed(self.recipe.seed)
         device = f"cuda:{self.ranks.local_rank}" if self.recipe.device == "cuda" else "cpu"

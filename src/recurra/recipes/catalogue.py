@@ -11,6 +11,7 @@ from recurra.recipes.base import Experiment, Model, Recipe
 from recurra.recipes.language import Data, Language, LanguageRecipe
 from recurra.recipes.memory import Memory, MemoryData, MemoryRecipe
 from recurra.recipes.reader import from_dict
+from recurra.recipes.reservoir import Reservoir, ReservoirRecipe
 from recurra.runs.folder import RunFolder
 from recurra.training.distributed import Ranks
 from recurra.training.loop import Training
@@ -119,9 +120,13 @@ RECIPES: dict[str, Entry] = {
         ),
         "which state a washing machine is in, from its triggers alone, a child's button presses among them",
     ),
+    "reservoir": Entry(
+        ReservoirRecipe(name="reservoir"),
+        "an echo state network, solved for in seconds, on a chaotic series or on yours: data.path=FILE.csv",
+    ),
 }
 
-EXPERIMENTS: dict[type[Recipe], Any] = {LanguageRecipe: Language, MemoryRecipe: Memory}
+EXPERIMENTS: dict[type[Recipe], Any] = {LanguageRecipe: Language, MemoryRecipe: Memory, ReservoirRecipe: Reservoir}
 
 
 def find_recipe(name: str) -> Recipe:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -121,6 +121,32 @@ class Finished:
 
 Event = Step | Validated | Save | Finished
 
+
+class Teacher(Protocol):
+    """What makes a model learn, as those see it who read its events: `Trainer`, or `ClosedForm`."""
+
+    model: Any
+    best: float
+    skipped: int
+    asked_to_stop: str | None
+
+    @property
+    def step(self) -> int:
+        """How many steps have been made."""
+
+    @property
+    def steps(self) -> int:
+        """How many there are to make."""
+
+    @property
+    def evaluated(self) -> Any:
+        """The model that is judged and kept."""
+
+    def events(self) -> Iterator[Event]: ...
+
+    def restore(self, checkpoint: Checkpoint) -> None: ...
+
+
 Whole = Callable[[Any, Any], Tensor]
 """A model and a batch to a summed loss."""
 
@@ -172,6 +198,10 @@ class Trainer:
     def device(self) -> torch.device:
         first: Tensor = next(self.model.parameters())
         return first.device
+
+    @property
+    def steps(self) -> int:
+        return self.settings.steps
 
     @property
     def evaluated(self) -> Any:

@@ -1,0 +1,309 @@
+"""Echo state networks on series: the settings, and how they become data, a reservoir and its readout."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recurra.analysis.echo import echo_state
+from recurra.data.series import Series, read_series
+from recurra.data.series_tasks import TO_FORECAST, narma
+from recurra.errors import DataError, OptionError, choose_from
+from recurra.models.reservoir import EchoState, Lesson
+from recurra.recipes.base import Answer, Experiment, Probe, Question, Recipe
+from recurra.runs.checkpoint import Checkpoint, restore_weights
+from recurra.training.closed_form import ClosedForm
+from recurra.training.distributed import Ranks
+from recurra.training.free_running import Forecasts, forecast_from_many
+from recurra.types import Float, setting
+
+ECHO = 300
+"""Steps over which two starts are watched."""
+
+
+@dataclass(frozen=True)
+class SeriesData:
+    path: str | None = setting(None, "a CSV file with a row of numbers for each step; none: data.task")
+    columns: tuple[str, ...] = setting((), "the columns of the file to read, by name; none: all")
+    task: str = setting("mackey-glass", "mackey-glass, lorenz, sines (to forecast) or narma (a filter to imitate)")
+    length: int = setting(10_000, "steps of a series that is made up")
+    valid: float = setting(0.3, "the share of the series, after the training part, that settings are chosen by")
+    test: float = setting(0.3, "the share at its end that is kept for the last evaluation")
+
+    def check(self) -> None:
+        choose_from("data.task", self.task, (*TO_FORECAST, "narma"))
+        if self.length < 1:
+            raise OptionError(f"data.length must be at least 1; got {self.length}.")
+        if not (0 < self.valid < 1 and 0 <= self.test < 1 and self.valid + self.test < 1):
+            raise OptionError(f"data.valid={self.valid} and data.test={self.test} must leave something to learn from.")
+
+
+@dataclass(frozen=True)
+class ReservoirModel:
+    hidden_size: int = setting(1000, "units of each layer")
+    layers: int = setting(1, "how many are stacked; the readout reads all of them")
+    reservoirs: int = setting(1, "how many run side by side")
+    radius: float = setting(0.9, "the largest |λ| of a recurrent matrix")
+    density: float = setting(0.1, "the share of recurrent weights that are not zero")
+    leak: tuple[float, ...] = setting(
+        (0.7,), "the share of its state that a unit renews at a step; several: groups of units"
+    )
+    input_scale: float = setting(0.2, "input weights are uniform in ± this; inputs are standardised")
+    bias_scale: float = setting(0.2, "biases are uniform in ± this")
+    feedback: bool = setting(False, "of narma: also read the output of the step before; a forecast always does")
+
+    def check(self) -> None:
+        for name in ("hidden_size", "layers", "reservoirs"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"model.{name} must be at least 1; got {getattr(self, name)}.")
+        for name in ("input_scale", "bias_scale"):
+            if not getattr(self, name) >= 0:
+                raise OptionError(f"model.{name} must not be negative; got {getattr(self, name)}.")
+
+
+@dataclass(frozen=True)
+class Solving:
+    washout: int = setting(1000, "steps that are read before the first that counts, so that the start is forgotten")
+    penalty: float = setting(1e-14, "of the readout's squared weights (ridge regression)")
+    horizon: int = setting(84, "validation: how many steps after the last known value a forecast is judged")
+    starts: int = setting(50, "validation: from how many places forecasts are made")
+
+    def check(self) -> None:
+        for name, least in (("washout", 0), ("horizon", 1), ("starts", 1)):
+            if getattr(self, name) < least:
+                raise OptionError(f"training.{name} must be at least {least}; got {getattr(self, name)}.")
+        if not self.penalty > 0:
+            raise OptionError(f"training.penalty must be positive; got {self.penalty}.")
+
+
+@dataclass(frozen=True)
+class ReservoirRecipe(Recipe):
+    # no optimiser and no cell to choose: these groups are its own, by the names that every recipe has
+    model: ReservoirModel = field(default_factory=ReservoirModel)  # type: ignore[assignment]
+    training: Solving = field(default_factory=Solving)  # type: ignore[assignment]
+    data: SeriesData = field(default_factory=SeriesData)
+    dtype: str = setting("float64", "float64: a readout that is solved for needs all of it")
+
+    def check(self) -> None:
+        super().check()
+        if self.dtype != "float64":
+            raise OptionError(f"dtype={self.dtype}: a readout that is solved for needs float64. Leave dtype out.")
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """A series to say and the inputs that drive it, if any do; where validation and test begin."""
+
+    names: tuple[str, ...]
+    outputs: Float[Tensor, "T O"]
+    inputs: Float[Tensor, "T D"] | None
+    valid: int
+    test: int
+
+    def cut(self, begin: int, end: int) -> tuple[Float[Tensor, "1 N O"], Float[Tensor, "1 N D"] | None]:
+        """Some steps of outputs and inputs, as one lane."""
+        return self.outputs[None, begin:end], None if self.inputs is None else self.inputs[None, begin:end]
+
+
+class Reservoir(Experiment[EchoState]):
+    """A series that is forecast (its outputs are all that is read), or one that inputs drive (NARMA)."""
+
+    unit = "step"
+
+    def __init__(self, recipe: ReservoirRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
+        super().__init__(recipe, ranks)
+        self._kept = vocabulary
+        if ranks.world > 1:
+            raise OptionError("a readout is solved for in one process. Start recurra train without torchrun.")
+
+    @property
+    def driven(self) -> bool:
+        """Whether there are inputs besides the series itself."""
+        return self.recipe.data.path is None and bool(self.recipe.data.task == "narma")
+
+    @property
+    def verbs(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("evaluate",) if self.driven else ("evaluate", "forecast")
+
+    @property
+    def vocabulary(self) -> dict[str, Any]:
+        """The names of the columns: what forecasts are of."""
+        return self._kept if self._kept is not None else {"columns": list(self.parts.names)}
+
+    @cached_property
+    def parts(self) -> Parts:
+        data, settings = self.recipe.data, self.recipe.training
+        inputs: Tensor | None = None
+        if data.path is not None:
+            series = read_series(data.path, data.columns)
+        elif self.driven:
+            inputs, outputs = narma(data.length, self.recipe.seed)
+            series = Series((data.task,), outputs)
+        else:
+            outputs = TO_FORECAST[data.task](data.length, self.recipe.seed)
+            names = (data.task,) if outputs.shape[1] == 1 else tuple("xyz"[: outputs.shape[1]])
+            series = Series(names, outputs)
+        T, about = len(series.values), data.path or data.task
+        test, valid = T - int(T * data.test), T - int(T * data.test) - int(T * data.valid)
+        needed = settings.washout + 2
+        if valid < needed:
+            raise DataError(
+                f"{about}: {T:,} steps leave {valid:,} to learn from, fewer than {needed:,} (training.washout and two more). "
+                "Give a longer series, smaller data.valid and data.test, or a shorter training.washout."
+            )
+        for part, size in (("valid", test - valid), ("test", T - test)):
+            if size <= settings.horizon and (part == "valid" or data.test):
+                raise DataError(
+                    f"{about}: data.{part} is {size:,} of {T:,} steps, too few to judge forecasts of {settings.horizon}. "
+                    "Give a longer series, a larger share or a shorter training.horizon."
+                )
+        for k, name in enumerate(series.names):
+            if bool((series.values[:valid, k] == series.values[0, k]).all()):
+                raise DataError(
+                    f"{about}: {name} is {float(series.values[0, k]):g} in all {valid:,} steps to learn from. "
+                    "There is nothing to learn in it: leave it out with data.columns."
+                )
+        return Parts(series.names, series.values, inputs, valid, test)
+
+    @property
+    def about_data(self) -> str:
+        parts, data = self.parts, self.recipe.data
+        return f"{data.path or data.task}, {parts.valid:,} of {len(parts.outputs):,} steps to learn from"
+
+    def about_model(self, model: EchoState) -> str:
+        settings, parts = self.recipe.model, self.parts
+        side = f"{settings.reservoirs} × " if settings.reservoirs > 1 else ""
+        deep = f" in {settings.layers} layers" if settings.layers > 1 else ""
+        x, _ = model.rows(*parts.cut(0, ECHO))
+        echo = "; ".join(str(echo_state(each, x[0])) for each in model.stacks)
+        return f"{side}{settings.hidden_size:,} units{deep}; {echo}"
+
+    def make_model(self) -> EchoState:
+        return self._build(draw=True)
+
+    def _build(self, *, draw: bool) -> EchoState:
+        settings, columns = self.recipe.model, len(self.vocabulary["columns"])
+        return EchoState(
+            1 if self.driven else 0,
+            columns,
+            feedback=settings.feedback or not self.driven,
+            hidden_size=settings.hidden_size,
+            leak=settings.leak,
+            layers=settings.layers,
+            reservoirs=settings.reservoirs,
+            radius=settings.radius,
+            density=settings.density,
+            input_scale=settings.input_scale,
+            bias_scale=settings.bias_scale,
+            engine=self.recipe.engine,
+            draw=draw,
+        )
+
+    def trained(self, checkpoint: Checkpoint, about: str) -> EchoState:
+        model = self._build(draw=False)
+        restore_weights(model, checkpoint.weights, about)
+        return model.eval()
+
+    def make_trainer(self, model: EchoState) -> ClosedForm:
+        parts, settings = self.parts, self.recipe.training
+        taught = parts.outputs[: parts.valid], None if parts.inputs is None else parts.inputs[: parts.valid]
+        model.standardise(*taught)
+        lesson = Lesson(model, *taught, settings.washout)
+        return ClosedForm(lesson, settings.penalty, lambda judged: math.log10(self._validate(judged)))
+
+    def _validate(self, model: EchoState) -> float:
+        parts, horizon = self.parts, self.recipe.training.horizon
+        if self.driven:
+            return self._imitate(model, parts.valid, parts.test)[0]
+        return self._forecasts(model, parts.outputs[: parts.test], parts.valid).nrmse(horizon)
+
+    def _forecasts(self, model: EchoState, values: Tensor, begin: int) -> Forecasts:
+        settings = self.recipe.training
+        return forecast_from_many(
+            model, values, begin, washout=settings.washout, horizon=settings.horizon, starts=settings.starts
+        )
+
+    @torch.no_grad()
+    def _imitate(self, model: EchoState, begin: int, end: int) -> tuple[float, int]:
+        """The error of a driven series over a part, and its steps; fed back is what the network itself says."""
+        parts = self.parts
+        assert parts.inputs is not None
+        first = max(0, begin - self.recipe.training.washout)
+        states, last = model.warm_up(*parts.cut(first, begin))
+        inputs, true = parts.inputs[None, begin:end], parts.outputs[begin:end]
+        if model.feedback:
+            said = model.run_free(end - begin, states, last, inputs)
+        else:
+            x, _ = model.rows(true[None], inputs)
+            said = model(x, states)[0] * model.scale[1:] + model.shift[1:]
+        error = (said[0].cpu() - true).square() / true.var(0)
+        return float(error.mean().sqrt()), end - begin
+
+    def judge(self, model: EchoState, question: Question) -> Answer:
+        if question.window is not None or question.dynamic is not None:
+            raise OptionError("--window and --dynamic are for language models.")
+        parts, settings = self.parts, self.recipe.training
+        called = f"reservoir-{self.recipe.model.hidden_size}"
+        has_test = parts.test < len(parts.outputs)
+        begin, end, name = (
+            (parts.test, len(parts.outputs), "test") if has_test else (parts.valid, parts.test, "validation")
+        )
+        if self.driven:
+            if question.data is not None:
+                raise OptionError("narma is made up: --data is for series that were read from a file.")
+            error, steps = self._imitate(model, begin, end)
+            scores = {called: _row({"": error})}
+            if question.baselines:
+                scores["always the mean"] = _row({"": 1.0})
+            return Answer(name, steps, scores)
+        values = parts.outputs[:end]
+        if question.data is not None:
+            values, begin, name = self.read_other(question.data), settings.washout, question.data
+        made = self._forecasts(model, values, begin)
+        scores = {called: _row({f" at {k}": made.nrmse(k) for k in (1, settings.horizon)})}
+        if question.baselines:
+            scores["the last value again"] = _row({f" at {k}": made.persistence(k) for k in (1, settings.horizon)})
+        return Answer(name, len(made.said), scores)
+
+    def read_other(self, path: str) -> Float[Tensor, "T C"]:
+        """Another file with the columns that were learned."""
+        series = read_series(path, self.recipe.data.columns)
+        columns = self.vocabulary["columns"]
+        if len(series.names) != len(columns):
+            raise DataError(
+                f"{path} has {len(series.names)} columns; the model forecasts {len(columns)}: {', '.join(columns)}."
+            )
+        return series.values
+
+    def forecast(
+        self, model: EchoState, steps: int, path: str | None = None
+    ) -> tuple[Float[Tensor, "K C"], Float[Tensor, "T C"]]:
+        """What follows the run's series, or that of another file; and what was known."""
+        if self.driven:
+            raise OptionError(
+                "narma follows inputs that nobody knows yet: there is nothing to forecast. Use recurra evaluate."
+            )
+        known = self.parts.outputs if path is None else self.read_other(path)
+        washout = self.recipe.training.washout
+        if len(known) < max(2, washout):
+            raise DataError(
+                f"{path or self.recipe.data.path}: {len(known):,} steps are known, fewer than the washout of {washout:,}. "
+                "Give a longer series."
+            )
+        said = model.run_free(steps, *model.warm_up(known[None, -max(2, washout) :]))
+        return said[0].cpu(), known
+
+    def probe(self, model: EchoState, steps: int) -> Probe:
+        return Probe(model.stacks[0], model.rows(*self.parts.cut(0, steps + 1))[0])
+
+
+def _row(errors: dict[str, float]) -> dict[str, float]:
+    """Both as they are and as their logarithm, in which they are published."""
+    return {f"nrmse{at}": error for at, error in errors.items()} | {
+        f"log10{at}": math.log10(max(error, 1e-300)) for at, error in errors.items()
+    }

@@ -1,0 +1,93 @@
+"""Learning without gradients: the series is read once, and the readout is solved for. The same events as `Trainer`'s."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from recurra.models.reservoir import EchoState, Lesson
+from recurra.runs.checkpoint import Checkpoint, restore_weights
+from recurra.training.loop import Event, Finished, Save, Step, Validated
+
+
+class ClosedForm:
+    """An echo state network that learns a series, a piece at each step.
+
+    - `penalty`: of the readout.
+    - `evaluate`: the model to its score on validation data; less is better.
+
+    The loss of a step is how far off the readout was in its piece before it learned from it. It is solved for when the number
+    of pieces has doubled, and at the end.
+    """
+
+    def __init__(self, lesson: Lesson, penalty: float, evaluate: Callable[[EchoState], float]):
+        self.model: Any = lesson.model
+        self.lesson, self.penalty, self.evaluate = lesson, penalty, evaluate
+        self.best, self.skipped = math.inf, 0
+        self.done: str | None = None
+        self.asked_to_stop: str | None = None
+
+    @property
+    def step(self) -> int:
+        return self.lesson.done
+
+    @property
+    def steps(self) -> int:
+        return self.lesson.pieces
+
+    @property
+    def evaluated(self) -> Any:
+        return self.model
+
+    def events(self) -> Iterator[Event]:
+        """Read to the end, solve, validate and save; or stop when asked to, and save."""
+        lesson = self.lesson
+        while self.done is None:
+            error, tokens = lesson.read()
+            yield Step(self.step, error, 0.0, 0.0, tokens)
+            last = self.step == self.steps
+            if last or self.step & (self.step - 1) == 0:
+                left = lesson.solve(self.penalty)
+            if last:
+                self.best = self.evaluate(self.model)
+                self.done = (
+                    f"solved from {lesson.ridge.rows:,} steps, with an error of {left:.1e} standard deviations in them"
+                )
+                yield Validated(self.step, self.best, True)
+            if last or self.asked_to_stop:
+                yield Save(self.step, self.checkpoint, last)
+            if not last and self.asked_to_stop:
+                yield Finished(self.step, self.asked_to_stop)
+                return
+        yield Finished(self.step, self.done)
+
+    def checkpoint(self) -> Checkpoint:
+        """Everything that going on needs."""
+        ridge = self.lesson.ridge
+        tensors = {"ridge": ridge.R}
+        for k, state in enumerate(self.lesson.states or ()):
+            for i, ((cell,),) in enumerate((layer,) for layer in state):
+                tensors |= {f"state.{k}.{i}.{j}": value for j, value in enumerate(cell)}
+        facts = {"rows": ridge.rows, "best": self.best, "done": self.done}
+        return Checkpoint(self.step, dict(self.model.state_dict()), tensors, facts)
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint."""
+        restore_weights(self.model, checkpoint.weights, "the checkpoint")
+        self.best, self.done = checkpoint.facts["best"], checkpoint.facts["done"]
+        lesson = self.lesson
+        lesson.done = checkpoint.step
+        lesson.ridge.R, lesson.ridge.rows = checkpoint.tensors["ridge"], checkpoint.facts["rows"]
+        lesson.states = tuple(
+            tuple(
+                (
+                    tuple(
+                        checkpoint.tensors[f"state.{k}.{i}.{j}"].to(self.model.shift)
+                        for j in range(len(reservoir.cell.graph.states))
+                    ),
+                )
+                for i in range(len(reservoir.stack))
+            )
+            for k, reservoir in enumerate(self.model.stacks)
+        )
