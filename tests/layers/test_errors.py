@@ -38,6 +38,7 @@ def one_line(caught):
         (lambda: Recurrent("gru", D, -1), r"hidden_size must be at least 1; got -1"),
         (lambda: layer(dropout=1.0), r"dropout must lie in \[0, 1\); got 1\.0"),
         (lambda: layer(init=spectral_radius(0.0)), r"rho must be positive; got 0"),
+        (lambda: layer(init=spectral_radius(0.9, density=0.0)), r"density must lie above 0 and not above 1; got 0"),
         (lambda: zoneout(CATALOGUE["lstm"], 1.5), r"p must lie in \[0, 1\); got 1\.5"),
         (lambda: zoneout(CATALOGUE["lstm"], {"C": 0.5}), r"'lstm' has no state 'C'\..*Known: c, h"),
         (lambda: recurrent_dropout(CATALOGUE["gru"], -0.1), r"p must lie in \[0, 1\); got -0\.1"),

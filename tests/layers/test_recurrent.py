@@ -220,6 +220,13 @@ def test_spectral_radius():
         assert radius.item() == pytest.approx(0.9, rel=1e-12)
 
 
+def test_spectral_radius_of_a_sparse_matrix():
+    layer = Recurrent("elman", D, 100, init=spectral_radius(0.9, density=0.2), dtype=torch.float64)
+    matrix = layer.stack[0][0].matrix("h")
+    assert float(torch.linalg.eigvals(matrix).abs().max()) == pytest.approx(0.9, abs=1e-10)
+    assert float((matrix == 0).double().mean()) == pytest.approx(0.8, abs=0.02)
+
+
 def test_other_first_values():
     assert torch.equal(Recurrent("elman", D, 8, init="identity").stack[0][0].matrix("h"), torch.eye(8))
     uniform = Recurrent("elman", D, 64, init="uniform").stack[0][0].U

@@ -19,9 +19,10 @@ from recurra.recipes.base import Answer, Experiment, Probe, Question, Recipe
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.training.closed_form import ClosedForm
 from recurra.training.distributed import Ranks
-from recurra.training.free_running import Forecasts, forecast_from_many
+from recurra.training.free_running import Places, reach_places
 from recurra.types import Float, setting
 
+PENALTIES = (1e-15, 1e-12, 1e-9, 1e-6, 1e-3, 1.0)
 ECHO = 300
 """Steps over which two starts are watched."""
 
@@ -48,10 +49,10 @@ class ReservoirModel:
     hidden_size: int = setting(1000, "units of each layer")
     layers: int = setting(1, "how many are stacked; the readout reads all of them")
     reservoirs: int = setting(1, "how many run side by side")
-    radius: float = setting(0.9, "the largest |λ| of a recurrent matrix")
-    density: float = setting(0.1, "the share of recurrent weights that are not zero")
+    radius: float = setting(1.0, "the largest |λ| of a recurrent matrix")
+    density: float = setting(1.0, "the share of recurrent weights that are not zero")
     leak: tuple[float, ...] = setting(
-        (0.7,), "the share of its state that a unit renews at a step; several: groups of units"
+        (0.8,), "the share of its state that a unit renews at a step; several: groups of units"
     )
     input_scale: float = setting(0.2, "input weights are uniform in ± this; inputs are standardised")
     bias_scale: float = setting(0.2, "biases are uniform in ± this")
@@ -69,7 +70,9 @@ class ReservoirModel:
 @dataclass(frozen=True)
 class Solving:
     washout: int = setting(1000, "steps that are read before the first that counts, so that the start is forgotten")
-    penalty: float = setting(1e-14, "of the readout's squared weights (ridge regression)")
+    penalty: float | None = setting(
+        None, "of the readout's squared weights (ridge regression); none: of 1e-15 to 1, the best in validation"
+    )
     horizon: int = setting(84, "validation: how many steps after the last known value a forecast is judged")
     starts: int = setting(50, "validation: from how many places forecasts are made")
 
@@ -77,7 +80,7 @@ class Solving:
         for name, least in (("washout", 0), ("horizon", 1), ("starts", 1)):
             if getattr(self, name) < least:
                 raise OptionError(f"training.{name} must be at least {least}; got {getattr(self, name)}.")
-        if not self.penalty > 0:
+        if self.penalty is not None and not self.penalty > 0:
             raise OptionError(f"training.penalty must be positive; got {self.penalty}.")
 
 
@@ -214,17 +217,21 @@ class Reservoir(Experiment[EchoState]):
         taught = parts.outputs[: parts.valid], None if parts.inputs is None else parts.inputs[: parts.valid]
         model.standardise(*taught)
         lesson = Lesson(model, *taught, settings.washout)
-        return ClosedForm(lesson, settings.penalty, lambda judged: math.log10(self._validate(judged)))
+        penalties = PENALTIES if settings.penalty is None else (settings.penalty,)
+        places: Places | None = None
 
-    def _validate(self, model: EchoState) -> float:
-        parts, horizon = self.parts, self.recipe.training.horizon
-        if self.driven:
-            return self._imitate(model, parts.valid, parts.test)[0]
-        return self._forecasts(model, parts.outputs[: parts.test], parts.valid).nrmse(horizon)
+        def evaluate(model: EchoState) -> float:
+            nonlocal places
+            if self.driven:
+                return _logarithm(self._imitate(model, parts.valid, parts.test)[0])
+            places = places or self._places(model, parts.outputs[: parts.test], parts.valid)
+            return _logarithm(places.forecasts(model).nrmse(settings.horizon))
 
-    def _forecasts(self, model: EchoState, values: Tensor, begin: int) -> Forecasts:
+        return ClosedForm(lesson, penalties, evaluate)
+
+    def _places(self, model: EchoState, values: Tensor, begin: int) -> Places:
         settings = self.recipe.training
-        return forecast_from_many(
+        return reach_places(
             model, values, begin, washout=settings.washout, horizon=settings.horizon, starts=settings.starts
         )
 
@@ -264,11 +271,11 @@ class Reservoir(Experiment[EchoState]):
         values = parts.outputs[:end]
         if question.data is not None:
             values, begin, name = self.read_other(question.data), settings.washout, question.data
-        made = self._forecasts(model, values, begin)
+        made = self._places(model, values, begin).forecasts(model)
         scores = {called: _row({f" at {k}": made.nrmse(k) for k in (1, settings.horizon)})}
         if question.baselines:
             scores["the last value again"] = _row({f" at {k}": made.persistence(k) for k in (1, settings.horizon)})
-        return Answer(name, len(made.said), scores)
+        return Answer(name, len(made.said) * settings.horizon, scores)
 
     def read_other(self, path: str) -> Float[Tensor, "T C"]:
         """Another file with the columns that were learned."""
@@ -305,5 +312,9 @@ class Reservoir(Experiment[EchoState]):
 def _row(errors: dict[str, float]) -> dict[str, float]:
     """Both as they are and as their logarithm, in which they are published."""
     return {f"nrmse{at}": error for at, error in errors.items()} | {
-        f"log10{at}": math.log10(max(error, 1e-300)) for at, error in errors.items()
+        f"log10{at}": _logarithm(error) for at, error in errors.items()
     }
+
+
+def _logarithm(error: float) -> float:
+    return math.log10(max(error, 1e-300))

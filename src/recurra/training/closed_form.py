@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from recurra.models.reservoir import EchoState, Lesson
@@ -14,16 +14,16 @@ from recurra.training.loop import Event, Finished, Save, Step, Validated
 class ClosedForm:
     """An echo state network that learns a series, a piece at each step.
 
-    - `penalty`: of the readout.
+    - `penalties`: of the readout; of several, the one that is best on validation data.
     - `evaluate`: the model to its score on validation data; less is better.
 
     The loss of a step is how far off the readout was in its piece before it learned from it. It is solved for when the number
-    of pieces has doubled, and at the end.
+    of pieces has doubled (with the largest penalty), and at the end.
     """
 
-    def __init__(self, lesson: Lesson, penalty: float, evaluate: Callable[[EchoState], float]):
+    def __init__(self, lesson: Lesson, penalties: Sequence[float], evaluate: Callable[[EchoState], float]):
         self.model: Any = lesson.model
-        self.lesson, self.penalty, self.evaluate = lesson, penalty, evaluate
+        self.lesson, self.penalties, self.evaluate = lesson, penalties, evaluate
         self.best, self.skipped = math.inf, 0
         self.done: str | None = None
         self.asked_to_stop: str | None = None
@@ -47,20 +47,32 @@ class ClosedForm:
             error, tokens = lesson.read()
             yield Step(self.step, error, 0.0, 0.0, tokens)
             last = self.step == self.steps
-            if last or self.step & (self.step - 1) == 0:
-                left = lesson.solve(self.penalty)
             if last:
-                self.best = self.evaluate(self.model)
-                self.done = (
-                    f"solved from {lesson.ridge.rows:,} steps, with an error of {left:.1e} standard deviations in them"
-                )
+                self._choose()
                 yield Validated(self.step, self.best, True)
+            elif self.step & (self.step - 1) == 0:
+                lesson.solve(max(self.penalties))
             if last or self.asked_to_stop:
                 yield Save(self.step, self.checkpoint, last)
             if not last and self.asked_to_stop:
                 yield Finished(self.step, self.asked_to_stop)
                 return
         yield Finished(self.step, self.done)
+
+    def _choose(self) -> None:
+        """Solve for the readout of each penalty, and keep the best of them."""
+        lesson, tried = self.lesson, {}
+        for penalty in self.penalties:
+            left = lesson.solve(penalty)
+            tried[penalty] = self.evaluate(self.model)
+        best = min(tried, key=lambda penalty: tried[penalty])
+        self.best = tried[best]
+        if best != self.penalties[-1]:
+            left = lesson.solve(best)
+        self.done = (
+            f"solved from {lesson.ridge.rows:,} steps with penalty {best:g}; "
+            f"what is left in them is {left:.1e} standard deviations"
+        )
 
     def checkpoint(self) -> Checkpoint:
         """Everything that going on needs."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from recurra.errors import DataError
-from recurra.models.reservoir import EchoState, join
-from recurra.types import Float
+from recurra.models.reservoir import EchoState, States, join
+from recurra.types import Float, Int
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,13 +31,32 @@ class Forecasts:
         return _nrmse(self.last, self.true[:, step - 1], self.variance)
 
 
-def forecast_from_many(
-    model: EchoState, values: Float[Tensor, "T C"], begin: int, *, washout: int, horizon: int, starts: int
-) -> Forecasts:
-    """Forecasts of `horizon` steps from places that are spread evenly over `values[begin:]`.
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where forecasts start: the last known value of each, and the states that the network has reached there.
 
-    The network reads the true series from `washout` steps before the first of them on, once; at each place a copy of its state
-    runs on by itself.
+    They do not depend on the readout, so that several can be compared from the same places.
+    """
+
+    values: Float[Tensor, "T C"]
+    begin: int
+    horizon: int
+    at: Int[Tensor, " S"]
+    states: States
+
+    def forecasts(self, model: EchoState) -> Forecasts:
+        """At each place a copy of the network runs on by itself."""
+        said = model.run_free(self.horizon, self.states, self.values[self.at]).cpu()
+        true = torch.stack([self.values[self.at + k] for k in range(1, self.horizon + 1)], dim=1)
+        return Forecasts(said, true, self.values[self.at], self.values[self.begin :].var(0))
+
+
+def reach_places(
+    model: EchoState, values: Float[Tensor, "T C"], begin: int, *, washout: int, horizon: int, starts: int
+) -> Places:
+    """Places that are spread evenly over `values[begin:]`, each with `horizon` steps after it.
+
+    The network reads the true series from `washout` steps before the first of them on, once.
     """
     room = len(values) - begin - horizon
     if room < 1:
@@ -44,20 +64,19 @@ def forecast_from_many(
             f"a part of {len(values) - begin} steps has no room for forecasts of {horizon} (training.horizon). "
             "Give more data, a larger share or a shorter horizon."
         )
-    places = sorted({begin + room * k // starts for k in range(starts)})  # of the last value that is known
-    reached, states = [], None
+    places = sorted({begin + room * k // starts for k in range(starts)})
     known = max(0, places[0] - washout)
-    if known == places[0]:  # nothing comes before the first place: it is known by itself
-        places = places[1:] if len(places) > 1 else places
+    places = [place for place in places if place > known]  # one value must come before it, for a step to be made
+    if not places:
+        raise DataError(f"forecasts of {horizon} steps need at least two known values before them. Give more data.")
+    reached, states = [], None
     for place in places:
         states, _ = model.warm_up(values[None, known : place + 1], states=states)
         reached.append(states)
         known = place
-    at = torch.tensor(places)
-    said = model.run_free(horizon, join(reached), values[at]).cpu()
-    true = torch.stack([values[at + k] for k in range(1, horizon + 1)], dim=1)
-    return Forecasts(said, true, values[at], values[begin:].var(0))
+    return Places(values, begin, horizon, torch.tensor(places), join(reached))
 
 
 def _nrmse(said: Tensor, true: Tensor, variance: Tensor) -> float:
-    return float(((said - true).square() / variance).mean().sqrt())
+    error = float(((said - true).square() / variance).mean().sqrt())
+    return math.inf if math.isnan(error) else error  # it has run away
