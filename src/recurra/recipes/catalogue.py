@@ -8,6 +8,7 @@ from typing import Any
 
 from recurra.errors import RunError, choose_from
 from recurra.recipes.base import Experiment, Model, Recipe
+from recurra.recipes.jordan import Jordanian, JordanModel, JordanRecipe
 from recurra.recipes.language import Data, Language, LanguageRecipe
 from recurra.recipes.memory import Memory, MemoryData, MemoryRecipe
 from recurra.recipes.reader import from_dict
@@ -119,9 +120,20 @@ RECIPES: dict[str, Entry] = {
         ),
         "which state a washing machine is in, from its triggers alone, a child's button presses among them",
     ),
+    "output-recurrence": Entry(
+        JordanRecipe(
+            name="output-recurrence",
+            data=MemoryData(task="washing-machine", length=64),
+            model=JordanModel(hidden_size=32),
+            training=Training(
+                steps=1000, batch_size=64, truncation="none", learning_rate=1e-2, validate_every=250, save_every=250
+            ),
+        ),
+        "a network whose only way back is from its output: trained over all steps at once, judged running free",
+    ),
 }
 
-EXPERIMENTS: dict[type[Recipe], Any] = {LanguageRecipe: Language, MemoryRecipe: Memory}
+EXPERIMENTS: dict[type[Recipe], Any] = {LanguageRecipe: Language, MemoryRecipe: Memory, JordanRecipe: Jordanian}
 
 
 def find_recipe(name: str) -> Recipe:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from recurra.data.batches import Generated, Stream
 from recurra.data.machine import NAMES, TRIGGERS, washing_machine
-from recurra.data.tasks import adding, adding_baseline, copying, copying_baseline, flip_flop
+from recurra.data.tasks import adding, adding_baseline, copying, copying_baseline, flip_flop, parity
 from recurra.errors import OptionError, choose_from
 from recurra.models.language import LanguageModel
 from recurra.models.readout import Readout
@@ -22,7 +22,7 @@ from recurra.training.loop import Trainer
 from recurra.training.objectives import weighted_nll, weighted_square
 from recurra.types import Float, setting
 
-NUMBERS, SYMBOLS = ("adding", "flip-flop"), {"copying": 10, "washing-machine": len(TRIGGERS)}
+NUMBERS, SYMBOLS = ("adding", "flip-flop"), {"copying": 10, "washing-machine": len(TRIGGERS), "parity": 2}
 """The tasks that read numbers, and those that read symbols with how many there are."""
 TEST, VALID = 2**32, 2**32 + 1
 """Seeds of held-out sequences are these plus the recipe's own: none that training draws."""
@@ -30,7 +30,7 @@ TEST, VALID = 2**32, 2**32 + 1
 
 @dataclass(frozen=True)
 class MemoryData:
-    task: str = setting("adding", "adding, copying, flip-flop or washing-machine")
+    task: str = setting("adding", "adding, copying, flip-flop, parity or washing-machine")
     length: int = setting(200, "steps of a sequence, or of the wait before it is said again (copying)")
     bits: int = setting(3, "channels of the flip-flop")
     noise: float = setting(0.1, "share of the washing machine's triggers that do nothing")
@@ -87,6 +87,8 @@ class Memory(Experiment[SequenceModel]):
         dtype = self.recipe.precision
         if self.task == "copying":
             return *copying(count, length, seed), None
+        if self.task == "parity":
+            return *parity(count, length, seed), None
         if self.task == "washing-machine":
             return *washing_machine(count, length, seed, self.recipe.data.noise), None
         if self.task == "flip-flop":
@@ -180,7 +182,7 @@ class Memory(Experiment[SequenceModel]):
                 scores[guess[0]] = {"mean squared error": guess[1]}
             return Answer("test", made.tokens, scores)
         made = evaluate(model, stream)
-        if self.task == "washing-machine":
+        if self.task != "copying":
             return Answer("test", made.tokens, {called: {"nats": made.nats, "accuracy": made.accuracy or 0.0}})
         recalled = self._recalled(model, stream)
         scores = {called: {"nats": made.nats, "recalled": recalled.accuracy or 0.0}}
