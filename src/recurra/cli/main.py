@@ -8,6 +8,7 @@ from typing import cast
 import typer
 
 from recurra.cli.bench import bench
+from recurra.cli.bench_depth import depth
 from recurra.cli.bench_training import training
 from recurra.cli.cells import cells
 from recurra.cli.check import check
@@ -15,6 +16,7 @@ from recurra.cli.evaluate import evaluate
 from recurra.cli.explain import explain
 from recurra.cli.runs import recipes, runs
 from recurra.cli.sample import sample
+from recurra.cli.score import score
 from recurra.cli.train import train
 from recurra.errors import RecurraError
 
@@ -28,9 +30,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (cells, check, train, evaluate, sample, explain, runs, recipes):
+for verb in (cells, check, train, evaluate, sample, score, explain, runs, recipes):
     app.command()(verb)
 bench.command()(training)
+bench.command()(depth)
 app.add_typer(bench, name="bench")
 
 

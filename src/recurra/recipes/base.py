@@ -31,7 +31,13 @@ class Model:
     residual: bool = setting(False, "from the second layer on, a layer's input is added to its output")
     learn_initial: bool = setting(False, "the state before the first step is a parameter")
 
+    deep_input: int = setting(0, "extra tanh layers from a symbol's vector to the recurrent layers")
+    deep_output: int = setting(0, "extra tanh layers from the recurrent layers to the prediction")
+
     def check(self) -> None:
+        for name in ("deep_input", "deep_output"):
+            if getattr(self, name) < 0:
+                raise OptionError(f"model.{name} must not be negative; got {getattr(self, name)}.")
         for name in ("hidden_size", "layers", "embedding_size"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise OptionError(f"model.{name} must be at least 1; got {getattr(self, name)}.")
@@ -100,6 +106,12 @@ class Experiment(ABC, Generic[M]):
     unit = "symbol"
     """What is counted and what the loss is per."""
 
+    factorisation = (
+        "Outputs are independent given the inputs: P(y1 … yT | x) = Π P(yt | x1 … xt). No output is fed back, "
+        "so what is said at one step is not known at the next."
+    )
+    """Which joint probability the model computes, in words."""
+
     def __init__(self, recipe: Any, ranks: Ranks):
         self.recipe, self.ranks = recipe, ranks
 
@@ -127,6 +139,8 @@ class Experiment(ABC, Generic[M]):
             "weight_dropout": model.weight_dropout,
             "residual": model.residual,
             "learn_initial": model.learn_initial,
+            "deep_input": model.deep_input,
+            "deep_output": model.deep_output,
             "engine": self.recipe.engine,
         }
 

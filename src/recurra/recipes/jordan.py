@@ -51,6 +51,10 @@ class Jordanian(Experiment[Jordan]):
     """The Jordan network on a task whose steps each have an input and an output."""
 
     unit = "step"
+    factorisation = (
+        "A product of conditionals of order one: P(y1 … yT | x) = Π P(yt | yt−1, xt). Each output is fed back, "
+        "and nothing else goes from step to step."
+    )
 
     def __init__(self, recipe: JordanRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
         super().__init__(recipe, ranks)

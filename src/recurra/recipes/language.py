@@ -127,8 +127,21 @@ def _encode(tokeniser: Tokeniser, text: str) -> Tensor:
     return torch.cat([torch.tensor([tokeniser.start]), ids, torch.tensor([tokeniser.end])])
 
 
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """A text, symbol by symbol, and the log-probability that each model gives to each."""
+
+    symbols: list[str]
+    logs: dict[str, Float[Tensor, " N"]]
+
+
 class Language(Experiment[LanguageModel]):
     """A language model on a text. With the vocabulary of a run folder, the text is not needed until it is trained or judged."""
+
+    factorisation = (
+        "A product of conditionals: P(y1 … yT) = Π P(yt | y1 … yt−1). Each output is fed back as the next input, "
+        "so outputs depend on one another."
+    )
 
     def __init__(self, recipe: LanguageRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
         super().__init__(recipe, ranks)
@@ -183,9 +196,13 @@ class Language(Experiment[LanguageModel]):
         return Lanes(text, math.lcm(lanes, self.ranks.world), 512, shuffle=False, **share)
 
     def make_model(self) -> LanguageModel:
+        return self.untrained(self.tokeniser.size)
+
+    def untrained(self, vocabulary_size: int) -> LanguageModel:
+        """The recipe's model for any vocabulary."""
         model = self.recipe.model
         return LanguageModel(
-            self.tokeniser.size,
+            vocabulary_size,
             model.cell,
             model.hidden_size,
             embedding_size=model.embedding_size,
@@ -235,6 +252,19 @@ class Language(Experiment[LanguageModel]):
             nats[f"{called} and {share:.0%} {counter}"] = -float(mixed(logs, counted, share).mean())
         scores = {k: {"nats": v, "perplexity": math.exp(min(v, 700)), "bits": v / math.log(2)} for k, v in nats.items()}
         return Answer(name, len(logs), scores)
+
+    def score(self, model: LanguageModel, text: str, *, baselines: bool = True) -> Scored:
+        """log P of each symbol of a text, given those before it; what the model starts from is given, not scored."""
+        ids = self.symbols_of(text)
+        line = torch.tensor(ids if self.tokeniser.start is not None else [*self.opening([]), *ids])
+        if len(line) < 2:
+            raise DataError("an empty text has no symbol to score. Give one.")
+        with torch.no_grad():
+            said = model(line[None, :-1].to(model.output.weight.device))[0][0].double().log_softmax(-1).cpu()
+        logs = {f"{self.recipe.model.cell}-{self.recipe.model.hidden_size}": said.gather(1, line[1:, None])[:, 0]}
+        if baselines:
+            logs[f"markov order {self.corpus.markov.order}"] = self.corpus.markov.log_probabilities([line])
+        return Scored([self.symbol_names[k] for k in line[1:].tolist()], logs)
 
     def _logs(self, model: LanguageModel, part: list[Tensor]) -> Float[Tensor, " N"]:
         """log P of every symbol of a part but the first of each sequence, in order."""
