@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -313,6 +314,28 @@ class Sequences(Examples):
         lengths = self._lengths[share]
         inputs, targets = _windows(self.ids, self._starts[share], lengths, width)
         return Batch(inputs, targets, lengths, fresh=True, all_rows=len(rows), all_tokens=int(everyone.sum()))
+
+
+@dataclass(frozen=True)
+class Labelled(Batch):
+    """Sequences that have a class each."""
+
+    labels: Int[Tensor, " B"] = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+
+
+class LabelledSequences(Sequences):
+    """Sequences of symbols, and the number of each one's class."""
+
+    def __init__(self, sequences: Sequence[Int[Tensor, " n"]], labels: Int[Tensor, " N"], batch_size: int, **how: Any):
+        super().__init__(sequences, batch_size, **how)
+        self.labels = labels
+
+    def _take(self, rows: npt.NDArray[np.int64]) -> Labelled:
+        return Labelled(**vars(super()._take(rows)), labels=self.labels[self._share(rows)])
+
+    def one_pass(self) -> Iterator[Labelled]:
+        for rows in _cut(self._by_length(), self.batch_size):
+            yield self._take(rows)
 
 
 class Generated(Stream):

@@ -8,6 +8,7 @@ from typing import Any
 
 from recurra.errors import RunError, choose_from
 from recurra.recipes.base import Experiment, Model, Recipe
+from recurra.recipes.conditioned import Conditioned, ConditionedRecipe
 from recurra.recipes.jordan import Jordanian, JordanModel, JordanRecipe
 from recurra.recipes.language import Data, Language, LanguageRecipe
 from recurra.recipes.memory import Memory, MemoryData, MemoryRecipe
@@ -76,6 +77,23 @@ RECIPES: dict[str, Entry] = {
         ),
         "any file with one short sequence per line: data.path=FILE",
     ),
+    "conditioned": Entry(
+        ConditionedRecipe(
+            name="conditioned",
+            data=Data(tokens="char", sequences=True, valid=0.1, test=0.1),
+            model=Model(cell="gru", hidden_size=192, embedding_size=64, dropout=0.4, input_dropout=0.1),
+            training=Training(
+                steps=2000,
+                batch_size=64,
+                truncation="none",
+                learning_rate=4e-3,
+                average="ema:0.995",
+                validate_every=250,
+                save_every=250,
+            ),
+        ),
+        "lines with a class each (CLASS<tab>TEXT, or a folder with a file for each class): text of a class",
+    ),
     "long-memory": Entry(
         MemoryRecipe(
             name="long-memory",
@@ -133,7 +151,12 @@ RECIPES: dict[str, Entry] = {
     ),
 }
 
-EXPERIMENTS: dict[type[Recipe], Any] = {LanguageRecipe: Language, MemoryRecipe: Memory, JordanRecipe: Jordanian}
+EXPERIMENTS: dict[type[Recipe], Any] = {
+    ConditionedRecipe: Conditioned,
+    LanguageRecipe: Language,
+    MemoryRecipe: Memory,
+    JordanRecipe: Jordanian,
+}
 
 
 def find_recipe(name: str) -> Recipe:

@@ -116,11 +116,12 @@ def read_corpus(data: Data, seed: int, tokeniser: Tokeniser | None = None) -> Co
         tokeniser = build_tokeniser(
             data.tokens, parts[0], min_count=data.min_count, max_size=data.max_symbols, sequences=data.sequences
         )
-    train, valid, test = ([_encode(tokeniser, text) for text in part] for part in parts)
+    train, valid, test = ([encode_text(tokeniser, text) for text in part] for part in parts)
     return Corpus(tokeniser, train, valid, test)
 
 
-def _encode(tokeniser: Tokeniser, text: str) -> Tensor:
+def encode_text(tokeniser: Tokeniser, text: str) -> Tensor:
+    """A text as symbols, with its start and end where the tokeniser has them."""
     ids = tokeniser.encode(text, unknown="replace")
     if tokeniser.start is None or tokeniser.end is None:
         return ids
@@ -289,8 +290,12 @@ class Language(Experiment[LanguageModel]):
         start = [self.tokeniser.start] if self.tokeniser.start is not None else []
         return [*start, *ids] or self.tokeniser.encode("\n", unknown="replace").tolist()
 
-    def draw(self, model: LanguageModel, ids: list[int], length: int, **how: Any) -> Iterator[int]:
+    def draw(
+        self, model: LanguageModel, ids: list[int], length: int, *, given: str | None = None, **how: Any
+    ) -> Iterator[int]:
         """Symbols that follow `ids`; `how` as for `sample`."""
+        if given is not None:
+            raise OptionError(f"{self.recipe.name} is told no class: leave --given out. The recipe `conditioned` is.")
         never = [self.tokeniser.start] if self.tokeniser.start is not None else []
         return sample(model, self.opening(ids), length, end=self.tokeniser.end, never=never, **how)
 
