@@ -36,6 +36,9 @@ def evaluate(
     if as_json:
         print_json({"run": str(run), "data": answer.data, "tokens": answer.steps, "scores": answer.scores})
         return
-    columns = list(next(iter(answer.scores.values())))
-    rows = [[name, *(f"{row[column]:.4f}" for column in columns)] for name, row in answer.scores.items()]
+    columns = list(dict.fromkeys(column for row in answer.scores.values() for column in row))
+    rows = [
+        [name, *(f"{row[column]:.4f}" if column in row else "" for column in columns)]
+        for name, row in answer.scores.items()
+    ]
     print_table(f"{answer.data}: {answer.steps:,} {experiment.unit}s", ["model", *columns], rows)

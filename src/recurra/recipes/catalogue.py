@@ -9,6 +9,7 @@ from typing import Any
 from recurra.errors import RunError, choose_from
 from recurra.recipes.base import Experiment, Model, Recipe
 from recurra.recipes.conditioned import Conditioned, ConditionedRecipe
+from recurra.recipes.events import EventRecipe, Events
 from recurra.recipes.jordan import Jordanian, JordanModel, JordanRecipe
 from recurra.recipes.language import Data, Language, LanguageRecipe
 from recurra.recipes.memory import Memory, MemoryData, MemoryRecipe
@@ -94,6 +95,22 @@ RECIPES: dict[str, Entry] = {
         ),
         "lines with a class each (CLASS<tab>TEXT, or a folder with a file for each class): text of a class",
     ),
+    "events": Entry(
+        EventRecipe(
+            name="events",
+            model=Model(cell="gru", hidden_size=64, embedding_size=16, dropout=0.3),
+            training=Training(
+                steps=1000,
+                batch_size=64,
+                truncation="none",
+                learning_rate=3e-3,
+                average="ema:0.99",
+                validate_every=100,
+                save_every=250,
+            ),
+        ),
+        "an event log (CSV, XES): the next event of a case and the time to it, and events that should not be there",
+    ),
     "long-memory": Entry(
         MemoryRecipe(
             name="long-memory",
@@ -152,6 +169,7 @@ RECIPES: dict[str, Entry] = {
 }
 
 EXPERIMENTS: dict[type[Recipe], Any] = {
+    EventRecipe: Events,
     ConditionedRecipe: Conditioned,
     LanguageRecipe: Language,
     MemoryRecipe: Memory,
