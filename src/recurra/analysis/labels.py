@@ -18,7 +18,7 @@ class Room:
         figure.canvas.draw()
         figure.set_layout_engine("none")  # labels must not move what they were placed by
         self.axis, self.renderer = axis, figure.canvas.get_renderer()
-        self.unit = figure.dpi / 72
+        self.unit, self.ground = figure.dpi / 72, figure.get_facecolor()
         legend = axis.get_legend()
         self.taken = [legend.get_window_extent(self.renderer).extents] if legend else []
 
@@ -33,6 +33,8 @@ class Room:
 
         Where nothing is free, it is written over the first anchor.
         """
+        from matplotlib.patheffects import withStroke
+
         near = [self.axis.transData.transform(anchor) for anchor in anchors]
         text = self.axis.annotate(words, (0, 0), xycoords="figure pixels", va="center", ha="center", **style)
         size = np.array(text.get_window_extent(self.renderer).size) / 2 + 2 * self.unit
@@ -47,9 +49,10 @@ class Room:
         self.taken.append(np.concatenate([spot - size, spot + size]))
         back = self.axis.transData.inverted().transform
         line = {"arrowstyle": "-", "color": "#999999", "lw": 0.7, "shrinkA": 0, "shrinkB": shrink}
-        self.axis.annotate(
+        written = self.axis.annotate(
             words, back(anchor), xytext=back(spot), va="center", ha="center", zorder=7, arrowprops=line, **style
         )
+        written.set_path_effects([withStroke(linewidth=3, foreground=self.ground)])  # legible over lines
 
     def _is_free(self, spot: Place, size: Place) -> bool:
         low, high = spot - size, spot + size

@@ -217,7 +217,9 @@ def _points(
         experiment.says(model, F.outputs(torch.stack([point.state for point in found.points]))) if found.points else []
     )
     if machine is not None:
-        said = [machine.name(point.state) or word for word, point in zip(said, found.points, strict=True)]
+        said = [
+            machine.name(point.state) or f"{word}, not visited" for word, point in zip(said, found.points, strict=True)
+        ]
     rows = [
         {
             "says": said[k] if k < len(said) else "",
