@@ -97,7 +97,7 @@ def test_exponents_of_a_linear_network_are_logarithms_of_its_eigenvalues(size: i
     _, F = elman_with(random_matrix(size, 0.95, seed), "linear")
     expected = torch.linalg.eigvals(F.layers[0].matrices["h"]).abs().log().sort(descending=True).values
     found = lyapunov_exponents(
-        F.step(torch.zeros(1, size, dtype=F.dtype), torch.zeros(1, 1)).state.expand(3000, -1, -1)
+        F.step(torch.zeros(1, size, dtype=F.dtype), torch.zeros(1, 1)).state.expand(4000, -1, -1)
     )
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
     if size == 3:

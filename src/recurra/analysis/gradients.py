@@ -297,14 +297,16 @@ def _growth(
 
 
 def _mean_over_time(values: Float[Tensor, "T M"]) -> Float[Tensor, " M"]:
-    """The mean over a window that fades in and out, exp(−1 / u(1 − u)) for u from 0 to 1.
+    """The mean over a window that fades in over its first quarter and out over its last one, smoothly.
 
     The plain mean is off by about 1/T: by how the first step starts and where in its turn the last one stops. In this window both
     ends count for nothing, and for what is periodic or quasi-periodic, such as a complex pair of eigenvalues, the error falls
-    faster than any power of T (the weighted Birkhoff average, Das et al. 2017). For chaos it is a mean like any other.
+    faster than any power of T (the weighted Birkhoff average, Das et al. 2017). For chaos it is a mean like any other; the
+    flat half keeps it as steady as most of T allows.
     """
     u = (torch.arange(len(values), dtype=values.dtype) + 0.5) / len(values)
-    weight = (4 - 1 / (u * (1 - u))).exp()
+    edge = (4 * torch.minimum(u, 1 - u)).clamp(max=1)  # 0 at both ends, 1 in the middle half
+    weight = torch.sigmoid(1 / (1 - edge) - 1 / edge)  # every derivative is 0 where it becomes flat
     inside = weight > 0  # the ends underflow, and 0 · log 0 is not a number
     weight = weight[inside, None]
     return (weight * values[inside]).sum(0) / weight.sum()
