@@ -94,6 +94,14 @@ class Probe:
     x: Tensor
 
 
+@dataclass(frozen=True)
+class Triggers:
+    """What a network that works as a state machine reads: the vectors `[K, D]` of its triggers by name, the resting one first."""
+
+    names: tuple[str, ...]
+    x: Tensor
+
+
 M = TypeVar("M", bound=nn.Module)
 
 
@@ -175,6 +183,14 @@ class Experiment(ABC, Generic[M]):
         if name == "zero":
             return torch.zeros(self.probe(model, 1).layer.input_size)
         raise OptionError(f"input {name!r} does not exist: {self.recipe.name} has numbers as inputs. Use zero.")
+
+    def triggers(self, model: M) -> Triggers | None:
+        """The triggers of a state machine; `None` where the experiment is none."""
+        return None
+
+    def name_states(self, model: M, hidden: Tensor, after: list[list[int]]) -> list[str]:
+        """Names for the states of an automaton that was found, by the outputs and by the transitions between them."""
+        return self.says(model, hidden)
 
     def says(self, model: M, hidden: Tensor) -> list[str]:
         """What the model says at some outputs of its last layer, in a word each: names for attractors."""

@@ -147,10 +147,15 @@ RECIPES: dict[str, Entry] = {
     "washing-machine": Entry(
         MemoryRecipe(
             name="washing-machine",
-            data=MemoryData(task="washing-machine", length=64),
-            model=Model(cell="gru", hidden_size=32, embedding_size=16),
+            data=MemoryData(task="washing-machine", length=100),
+            model=Model(cell="elman", hidden_size=64, embedding_size=16),
             training=Training(
-                steps=3000, batch_size=64, truncation="none", learning_rate=5e-3, validate_every=500, save_every=500
+                steps=6000,
+                batch_size=64,
+                truncation="none",
+                clip_norm=0.1,
+                validate_every=1000,
+                save_every=1000,
             ),
         ),
         "which state a washing machine is in, from its triggers alone, a child's button presses among them",
