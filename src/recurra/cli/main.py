@@ -14,6 +14,7 @@ from recurra.cli.cells import cells
 from recurra.cli.check import check
 from recurra.cli.evaluate import evaluate
 from recurra.cli.explain import explain
+from recurra.cli.flag import flag
 from recurra.cli.runs import recipes, runs
 from recurra.cli.sample import sample
 from recurra.cli.score import score
@@ -30,7 +31,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (cells, check, train, evaluate, sample, score, explain, runs, recipes):
+for verb in (cells, check, train, evaluate, sample, score, flag, explain, runs, recipes):
     app.command()(verb)
 bench.command()(training)
 bench.command()(depth)
