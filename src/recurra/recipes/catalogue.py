@@ -11,6 +11,7 @@ from recurra.recipes.base import Experiment, Model, Recipe
 from recurra.recipes.language import Data, Language, LanguageRecipe
 from recurra.recipes.memory import Memory, MemoryData, MemoryRecipe
 from recurra.recipes.reader import from_dict
+from recurra.recipes.tree import TreeClassification, TreeModel, TreeRecipe
 from recurra.runs.folder import RunFolder
 from recurra.training.distributed import Ranks
 from recurra.training.loop import Training
@@ -118,9 +119,21 @@ RECIPES: dict[str, Entry] = {
         ),
         "which state a washing machine is in, from its triggers alone, a child's button presses among them",
     ),
+    "tree": Entry(
+        TreeRecipe(
+            name="tree",
+            model=TreeModel(composition="fold", cell="gru", hidden_size=128, embedding_size=32),
+            training=Training(steps=4000, batch_size=128, learning_rate=4e-3, validate_every=500, save_every=500),
+        ),
+        "trees, each node or the root classified: data.path=FILE, or made-up list operations and formulas (data.task)",
+    ),
 }
 
-EXPERIMENTS: dict[type[Recipe], Any] = {LanguageRecipe: Language, MemoryRecipe: Memory}
+EXPERIMENTS: dict[type[Recipe], Any] = {
+    LanguageRecipe: Language,
+    MemoryRecipe: Memory,
+    TreeRecipe: TreeClassification,
+}
 
 
 def find_recipe(name: str) -> Recipe:
