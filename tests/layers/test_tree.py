@@ -2,6 +2,9 @@
 
 import sys
 import time
+from collections.abc import Sequence
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,9 +13,9 @@ from hypothesis import strategies as some
 from torch import Tensor
 
 from recurra.cells.catalogue import CATALOGUE, find_cell
+from recurra.cells.notation import gains_in_order
 from recurra.cells.zoneout import zoneout
 from recurra.data.forest import Forest, make_forest
-from recurra.engines.eager import Eager
 from recurra.errors import OptionError, ShapeError
 from recurra.layers.tree import ChildSum, Fold, NAry, Plain, Sum, Tree
 
@@ -81,18 +84,25 @@ def compose(layer: Tree, x: Tensor, children: list[tuple[Tensor, ...]]) -> tuple
         for k, (_, old) in enumerate(children):
             c = c + torch.sigmoid(W[3] @ x + b[3] + U(3 + k)) * old
         return o.sigmoid() * c.tanh(), c
-    if isinstance(made, Fold):
-        inputs = torch.stack([torch.cat([x, h]) for h in [*(child[0] for child in children), made.end]])
-        states = [zero for _ in made.cell.states]
-    else:
-        assert isinstance(made, Sum)
-        inputs = x[None]
+    if isinstance(made, Sum):
         states = [sum((child[k] for child in children), zero) for k in range(len(made.cell.states))]
-    # the engine that every other is tested against runs the cell along the children of this one node
-    run = Eager().run(
-        made.cell, made.weights.weights(len(inputs), 1), inputs[:, None], tuple(s[None, None] for s in states), None
-    )
-    return tuple(last[0, 0] for last in run.final)
+        return step(made, x, states)
+    assert isinstance(made, Fold)
+    after = tuple(zero for _ in made.cell.states)
+    for h in [*(child[0] for child in children), made.end]:
+        after = step(made, torch.cat([x, h]), after)
+    return after
+
+
+def step(made: Fold | Sum, inputs: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The cell's equations as they stand, on vectors."""
+    graph, size, units = made.cell.graph, made.hidden_size, made.weights.unit_values()
+    drives = (made.weights.W @ inputs + made.weights.b).split(size)
+    x = SimpleNamespace(**dict(zip(graph.drives, drives, strict=True)))
+    U = SimpleNamespace(**{name: partial(torch.mv, made.weights.matrix(name)) for name in graph.matrices})
+    gains = iter([units[name] for name in graph.parameters if name not in made.cell.options])
+    with gains_in_order(gains):
+        return made.cell.call(x, U, states, units)
 
 
 def random_forest(shapes: list[list[int]]) -> Forest:
@@ -226,7 +236,7 @@ class TestRefused:
     ("composition", "cell"), [("fold", "lstm"), ("sum", "elman"), ("plain", None), ("child-sum", None), ("n-ary", None)]
 )
 def test_at_least_20_times_as_fast_as_node_by_node(composition: str, cell: str | None) -> None:
-    """64 trees of 50 nodes, forward and backward."""
+    """64 trees of 50 nodes, forward and backward, by the time of this process alone."""
     size = 64
     numbers = torch.randint(0, 10**6, (64, 49), generator=torch.Generator().manual_seed(0)).tolist()
     forest = random_forest(numbers)
@@ -237,9 +247,9 @@ def test_at_least_20_times_as_fast_as_node_by_node(composition: str, cell: str |
     def seconds(run: object, times: int) -> float:
         best = float("inf")
         for _ in range(times):
-            began = time.perf_counter()
+            began = time.process_time()
             run(x, forest).sum().backward()  # type: ignore[operator]
-            best = min(best, time.perf_counter() - began)
+            best = min(best, time.process_time() - began)
         return best
 
     fast = seconds(layer, 20)

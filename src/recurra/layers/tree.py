@@ -30,6 +30,8 @@ class Children:
 
     - `states`: S states of H numbers each, side by side. `owners`: whose child each is; `positions`: which one.
     - `widths`: the first `widths[j]` nodes have a child at position j. `count`: how many nodes there are.
+
+    Leaves are many, and have nothing to sum up: they share one row of zeros.
     """
 
     states: Float[Tensor, "M SH"]
@@ -38,14 +40,18 @@ class Children:
     widths: list[int]
     count: int
 
+    @property
+    def rows(self) -> int:
+        return self.count if self.widths else 1
+
     def sum(self, values: Float[Tensor, "M X"]) -> Float[Tensor, "n X"]:
         """For each node, the sum over its children."""
-        return values.new_zeros(self.count, values.shape[1]).index_add(0, self.owners, values)
+        return values.new_zeros(self.rows, values.shape[1]).index_add(0, self.owners, values)
 
     def slots(self, values: Float[Tensor, "M X"], arity: int) -> Float[Tensor, "n KX"]:
         """For each node, the values of its children side by side; zeros where there is no child."""
-        empty = values.new_zeros(self.count * arity, values.shape[1])
-        return empty.index_copy(0, self.owners * arity + self.positions, values).view(self.count, -1)
+        empty = values.new_zeros(self.rows * arity, values.shape[1])
+        return empty.index_copy(0, self.owners * arity + self.positions, values).view(self.rows, -1)
 
 
 Compose = Callable[[Tensor, Children], Tensor]
@@ -155,7 +161,7 @@ class Fold(_OfCell):
         end = linear(self.end, of_child)
 
         def compose(drive: Tensor, children: Children) -> Tensor:
-            states = drive.new_zeros(children.count, self.states * H)
+            states = drive.new_zeros(1, self.states * H)  # one row for all: the products of nothing cost nothing
             finished: list[Tensor] = []  # nodes whose children have all been read: those with the fewest come first
             if children.widths:
                 read = linear(children.states[:, :H], of_child)

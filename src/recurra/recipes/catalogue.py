@@ -122,8 +122,8 @@ RECIPES: dict[str, Entry] = {
     "tree": Entry(
         TreeRecipe(
             name="tree",
-            model=TreeModel(composition="fold", cell="gru", hidden_size=128, embedding_size=32),
-            training=Training(steps=4000, batch_size=128, learning_rate=4e-3, validate_every=500, save_every=500),
+            model=TreeModel(composition="fold", hidden_size=128, embedding_size=32),
+            training=Training(steps=2500, batch_size=128, learning_rate=5e-3, validate_every=500, save_every=500),
         ),
         "trees, each node or the root classified: data.path=FILE, or made-up list operations and formulas (data.task)",
     ),

@@ -46,7 +46,7 @@ class TreeData:
     )
     task: str = setting("listops", "what is made up: listops or logic")
     depth: int = setting(4, "of the deepest made-up trees to learn from; they are tested two levels deeper too")
-    count: int = setting(40_000, "how many made-up trees to learn from")
+    count: int = setting(50_000, "how many made-up trees to learn from")
     min_count: int = setting(1, "symbols seen less often become <unk>")
     valid: float = setting(0.1, "the share of a file's trees that chooses the model")
     test: float = setting(0.1, "the share of a file's trees that is kept for the last evaluation")
