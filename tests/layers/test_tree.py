@@ -170,7 +170,9 @@ def test_sum_of_elman_is_the_plain_recursive_network() -> None:
     torch.testing.assert_close(out[0], torch.tanh(weights.W @ x[0] + weights.b + weights.U @ leaves.sum(0)))
 
 
-@pytest.mark.parametrize(("composition", "depth"), [("child-sum", 5000), ("fold", 1200)])
+@pytest.mark.parametrize(
+    ("composition", "depth"), [("child-sum", 1500), pytest.param("fold", 5000, marks=pytest.mark.slow)]
+)
 def test_deeper_than_pythons_recursion(composition: str, depth: int) -> None:
     """A chain, and a tree that has a leaf at every level."""
     assert depth > sys.getrecursionlimit()

@@ -56,7 +56,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("task", ["listops", "logic"])
 @pytest.mark.parametrize("labels", ["every", "root"])
 def test_a_few_steps_train(task: str, labels: str) -> None:
-    more = ("training.steps=60", "training.learning_rate=0.02", "training.validate_every=30")
+    more = ("training.steps=30", "training.learning_rate=0.02", "training.validate_every=15")
     trainer = experiment(f"data.task={task}", f"data.labels={labels}", *more).trainer()
     events = list(trainer.events())
     steps = [event for event in events if isinstance(event, Step)]
@@ -95,7 +95,7 @@ def test_scores_of_a_model_that_knows_the_answer() -> None:
 
 class TestAPersonsOwnTrees:
     def test_from_end_to_end(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        more = ["training.steps=150", "training.learning_rate=0.02", "training.validate_every=50"]
+        more = ["training.steps=80", "training.learning_rate=0.02", "training.validate_every=40"]
         assert run(["train", "tree", "data.path=trees.txt", *SMALL, *more, "--out", "run"]) == 0
         assert "recurra evaluate run   recurra train --resume run" in capsys.readouterr().err
         assert run(["evaluate", "run", "--json"]) == 0
