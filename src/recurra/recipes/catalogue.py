@@ -14,6 +14,7 @@ from recurra.recipes.jordan import Jordanian, JordanModel, JordanRecipe
 from recurra.recipes.language import Data, Language, LanguageRecipe
 from recurra.recipes.memory import Memory, MemoryData, MemoryRecipe
 from recurra.recipes.reader import from_dict
+from recurra.recipes.tree import TreeClassification, TreeModel, TreeRecipe
 from recurra.runs.folder import RunFolder
 from recurra.training.distributed import Ranks
 from recurra.training.loop import Training
@@ -171,6 +172,14 @@ RECIPES: dict[str, Entry] = {
         ),
         "a network whose only way back is from its output: trained over all steps at once, judged running free",
     ),
+    "tree": Entry(
+        TreeRecipe(
+            name="tree",
+            model=TreeModel(composition="fold", hidden_size=128, embedding_size=32),
+            training=Training(steps=2500, batch_size=128, learning_rate=5e-3, validate_every=500, save_every=500),
+        ),
+        "trees, each node or the root classified: data.path=FILE, or made-up list operations and formulas (data.task)",
+    ),
 }
 
 EXPERIMENTS: dict[type[Recipe], Any] = {
@@ -179,6 +188,7 @@ EXPERIMENTS: dict[type[Recipe], Any] = {
     LanguageRecipe: Language,
     MemoryRecipe: Memory,
     JordanRecipe: Jordanian,
+    TreeRecipe: TreeClassification,
 }
 
 
