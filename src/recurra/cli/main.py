@@ -16,6 +16,7 @@ from recurra.cli.explain import explain
 from recurra.cli.runs import recipes, runs
 from recurra.cli.sample import sample
 from recurra.cli.train import train
+from recurra.cli.translate import translate
 from recurra.errors import RecurraError
 
 # typer is built on click or carries its own copy of it, depending on its version: take the class from what it offers
@@ -28,7 +29,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (cells, check, train, evaluate, sample, explain, runs, recipes):
+for verb in (cells, check, train, evaluate, sample, translate, explain, runs, recipes):
     app.command()(verb)
 bench.command()(training)
 app.add_typer(bench, name="bench")

@@ -100,6 +100,9 @@ class Experiment(ABC, Generic[M]):
     unit = "symbol"
     """What is counted and what the loss is per."""
 
+    verbs: tuple[str, ...] = ("evaluate",)
+    """What can be done with a run, on the command line."""
+
     def __init__(self, recipe: Any, ranks: Ranks):
         self.recipe, self.ranks = recipe, ranks
 
