@@ -64,6 +64,23 @@ def everything(table: Table, seed: int, ending: Ending, power: float) -> list[Fo
     return sorted(found, key=lambda one: -one.score)
 
 
+def plain_beam(table: Table, seed: int, ending: Ending, width: int, power: float) -> list[Found]:
+    """A beam in lists, one sequence after another."""
+    beam: list[tuple[int, ...]] = [()]
+
+    def score(written: tuple[int, ...]) -> float:
+        return probability(table, seed, written, ending) / max(1, len(written)) ** power
+
+    for _ in range(ending.limit):
+        over = [written for written in beam if END in written]
+        longer = [(*written, k) for written in beam if END not in written for k in range(V)]
+        beam = sorted([*over, *longer], key=score, reverse=True)[:width]
+    return [
+        Found([k for k in written if k != END], probability(table, seed, written, ending), score(written))
+        for written in beam
+    ]
+
+
 def close(found: list[Found], expected: list[Found]) -> None:
     assert [one.symbols for one in found] == [one.symbols for one in expected]
     for one, other in zip(found, expected, strict=True):
@@ -115,6 +132,14 @@ class TestABeam:
         ]
         assert totals == sorted(totals)
         assert totals[0] < totals[-1] - 1
+
+    @pytest.mark.parametrize("power", [0.0, 1.0])
+    @pytest.mark.parametrize("width", [2, 3, 5])
+    def test_that_is_narrow_keeps_the_best_of_each_step(self, width: int, power: float) -> None:
+        table, ending = Table(SEEDS, sharpness=2.0), Ending(limit=5, end=END)
+        found = beam_search(table, ending, width, n_best=width, length_power=power)
+        for one, seed in zip(found, SEEDS, strict=True):
+            close(one, plain_beam(table, seed, ending, width, power))
 
     def test_side_by_side_is_one_by_one(self) -> None:
         ending = Ending(limit=5, end=END)
