@@ -70,6 +70,15 @@ def test_each_way_learns(context: str, here: Path) -> None:
     assert valid < 0.7 * losses[0]
 
 
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+@pytest.mark.parametrize("context", ["both", "attention"])
+def test_precisions(context: str, dtype: str, here: Path) -> None:
+    made = experiment("translate", "data.path=pairs.tsv", f"model.context={context}", f"dtype={dtype}")
+    steps = [event for event in made.trainer().events() if isinstance(event, Step)]
+    assert len(steps) == 6
+    assert not any(step.skipped for step in steps)
+
+
 class TestData:
     def test_two_files_are_one_with_two_columns(self, here: Path) -> None:
         one = experiment("translate", "data.path=pairs.tsv")
@@ -147,6 +156,11 @@ class TestJudging:
     def test_bleu_is_left_out_without_its_package(self, made: Translate, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "sacrebleu", None)
         assert "BLEU" not in made.judge(made.make_model(), Question(baselines=False)).scores["gru-12"]
+
+    def test_symbols_that_training_did_not_have(self, here: Path) -> None:
+        (here / "other.tsv").write_text("ba Ω\tΩ BA\n")
+        made = experiment("translate", "data.path=pairs.tsv", "data.min_count=1", "model.copy_unknown=true")
+        assert made.judge(made.make_model(), Question(data="other.tsv", baselines=False)).steps == 3
 
     @pytest.mark.parametrize("question", [Question(window=3), Question(dynamic=0.1)], ids=str)
     def test_questions_for_language_models(self, made: Translate, question: Question) -> None:

@@ -190,7 +190,7 @@ class Translator(nn.Module):
 
         def filled(state: CellState) -> CellState:
             return tuple(
-                torch.stack([next(given) for _ in range(old.numel() // (len(old) * H))], dim=1).view_as(old)
+                torch.stack([next(given) for _ in range(old[0].numel() // H)], dim=1).view_as(old).to(old)
                 if moved
                 else old
                 for old, moved in zip(state, self._moved, strict=True)

@@ -14,7 +14,15 @@ from torch.nn.functional import cross_entropy
 from recurra.data.addition import made_sums
 from recurra.data.dates import made_dates
 from recurra.data.pairs import Pair, PairBatch, Pairs, PairSplit, read_pairs, split_pairs
-from recurra.data.tokenisers import UNKNOWN, Tokeniser, Words, build_tokeniser, split_words, tokeniser_from_json
+from recurra.data.tokenisers import (
+    UNKNOWN,
+    Tokeniser,
+    Unknown,
+    Words,
+    build_tokeniser,
+    split_words,
+    tokeniser_from_json,
+)
 from recurra.errors import DataError, OptionError, choose_from
 from recurra.layers.attention import KINDS
 from recurra.models.markov import best_markov
@@ -242,14 +250,16 @@ class Translate(Experiment[Translator]):
         lengths: str | None = None,
         limit: int | None = None,
         stop_probability: float = 0.0,
+        unknown: Unknown | None = None,
         generator: torch.Generator | None = None,
     ) -> list[list[Found]]:
         """For each text its `n_best` translations, best first: by a beam, or drawn as `choice` says.
 
         - `lengths`: `predicted` or `drawn`, where the model has learned P(τ | X); otherwise the end symbol ends a translation.
         - `limit`: the most symbols; twice as many as the longest target had that was learned, unless it is given.
+        - `unknown`: what becomes of symbols that the vocabulary lacks, as for `Tokeniser.encode`.
         """
-        encoded = [self.source_symbols(text) for text in texts]
+        encoded = [self.source_symbols(text, unknown) for text in texts]
         order = sorted(range(len(texts)), key=lambda k: len(encoded[k]))  # so that little is padded
         found: list[list[Found]] = [[]] * len(texts)
         start, end = self._ends
@@ -276,17 +286,17 @@ class Translate(Experiment[Translator]):
             model.train(training)
         return found
 
-    def source_symbols(self, text: str) -> Int[Tensor, " n"]:
-        """A text as the encoder reads it. What its vocabulary lacks is `<unk>` where that was learned, and else refused."""
+    def source_symbols(self, text: str, unknown: Unknown | None = None) -> Int[Tensor, " n"]:
+        """A text as the encoder reads it."""
         if not text.strip():
             raise DataError("the text to translate is empty. Give at least one symbol.")
-        return self.source_tokeniser.encode(text)
+        return self.source_tokeniser.encode(text, unknown)
 
     def attended(self, model: Translator, text: str, symbols: Sequence[int]) -> Float[Tensor, "T S"]:
         """What each symbol of a translation, and its end, attended to."""
         if model.attention is None:
             raise OptionError(f"this model has no attention: model.context={self.recipe.model.context}.")
-        source, lengths = _padded([self.source_symbols(text)], model.output.weight.device)
+        source, lengths = _padded([self.source_symbols(text, "replace")], model.output.weight.device)
         inputs = torch.tensor([[self._ends[0], *symbols]], device=source.device)
         with torch.no_grad():
             weights = model.say(model.read(source, lengths), inputs).weights
@@ -295,7 +305,7 @@ class Translate(Experiment[Translator]):
 
     def symbol_names(self, source: str, symbols: Sequence[int]) -> tuple[list[str], list[str]]:
         """What each symbol that was read is called, and each that was said, the end among them."""
-        read = [self.source_tokeniser.decode([k]) for k in self.source_symbols(source).tolist()]
+        read = [self.source_tokeniser.decode([k]) for k in self.source_symbols(source, "replace").tolist()]
         return read, [*(self.target_tokeniser.decode([k]) for k in symbols), "End"]
 
     def text_of(self, model: Translator, source: str, symbols: Sequence[int]) -> str:
@@ -313,7 +323,7 @@ class Translate(Experiment[Translator]):
 
     def glimpse(self, model: Translator) -> str:
         pair = self.pairs.valid[0]
-        ((found,),) = self.translate(model, [pair.source])
+        ((found,),) = self.translate(model, [pair.source], unknown="replace")
         return f"{pair.source} → {self.text_of(model, pair.source, found.symbols)} ({pair.target})"
 
     def judge(self, model: Translator, question: Question) -> Answer:
@@ -328,7 +338,7 @@ class Translate(Experiment[Translator]):
         """Nats per target symbol with its end, the share that is exactly right, edits per pair, and BLEU where it can be had."""
         stream = self.make_stream(part, training=False)
         made = evaluate_pairs(model, stream)
-        found = self.translate(model, [pair.source for pair in part])
+        found = self.translate(model, [pair.source for pair in part], unknown="replace")
         texts = [self.text_of(model, pair.source, one.symbols) for pair, (one,) in zip(part, found, strict=True)]
         targets = [pair.target for pair in part]
         edits = sum(
