@@ -49,4 +49,8 @@ def test_bleu() -> None:
 
 def test_without_its_package_there_is_no_bleu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
-    assert bleu(["a"], ["a"]) is None
+    assert bleu(["a b c d"], ["a b c d"]) is None
+
+
+def test_without_four_words_there_is_no_bleu() -> None:
+    assert bleu(["2021-05-04", "a b c"], ["2021-05-04", "a b c"]) is None

@@ -33,8 +33,13 @@ def edit_distance(said: Sequence[Hashable], wanted: Sequence[Hashable]) -> int:
 
 
 def bleu(said: Sequence[str], wanted: Sequence[str]) -> float | None:
-    """BLEU of the corpus, 0 to 100 (Papineni et al. 2002), by the package sacrebleu; `None` where it is not installed."""
+    """BLEU of the corpus, 0 to 100 (Papineni et al. 2002), by the package sacrebleu.
+
+    `None` where that is not installed, and where no target has the four words in a row that BLEU counts.
+    """
     _check(said, wanted)
+    if not any(len(text.split()) >= 4 for text in wanted):
+        return None
     try:
         from sacrebleu import corpus_bleu
     except ImportError:
