@@ -12,6 +12,7 @@ from tests.cli.test_train import refused
 
 SMALL = [
     "data.count=400",
+    "model.context=attention",
     "model.hidden_size=12",
     "model.embedding_size=6",
     "model.predict_length=true",
@@ -128,6 +129,12 @@ class TestRefused:
     ) -> None:
         monkeypatch.setattr(sys, "stdin", io.StringIO("1+2\n3+4\n\n5+6\n"))
         assert "line 3: the source is empty" in refused(["translate", "run", "--json"], capsys)
+
+    def test_lines_that_are_not_utf_8(
+        self, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1+2\n\xff+4\n"), "utf-8"))
+        assert "not UTF-8" in refused(["translate", "run", "--json"], capsys)
 
     def test_runs_that_learned_something_else(
         self, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

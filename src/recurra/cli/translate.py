@@ -105,10 +105,14 @@ def _lines() -> Iterator[str]:
     """The lines of standard input as they come."""
     from recurra.errors import DataError
 
-    for number, line in enumerate(sys.stdin, 1):
-        if not line.strip():
-            raise DataError(f"standard input, line {number}: the source is empty. Leave the line out.")
-        yield line.rstrip("\n")
+    number = 0
+    try:
+        for number, line in enumerate(sys.stdin, 1):
+            if not line.strip():
+                raise DataError(f"standard input, line {number}: the source is empty. Leave the line out.")
+            yield line.rstrip("\n")
+    except UnicodeDecodeError:
+        raise DataError(f"standard input, after line {number}: this is not UTF-8. Convert it.") from None
 
 
 def _read_length(length: str | None) -> tuple[str | None, int | None]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from recurra.data.addition import made_sums
@@ -175,23 +176,22 @@ class Translate(Experiment[Translator]):
         return f"{len(self.pairs.train):,} pairs of {self.recipe.data.tokens} symbols, vocabularies {sizes}"
 
     def make_stream(self, part: Sequence[Pair], *, training: bool) -> Pairs:
-        start, end = self._ends
-        ends = torch.tensor([start]), torch.tensor([end])
-        encoded = [
-            (
-                self.source_tokeniser.encode(pair.source, "replace"),
-                torch.cat([ends[0], self.target_tokeniser.encode(pair.target, "replace"), ends[1]]),
-            )
-            for pair in part
-        ]
         return Pairs(
-            encoded,
+            list(zip(self._sources(part), self._targets(part), strict=True)),
             self.recipe.training.batch_size if training else TOGETHER,
             seed=self.recipe.seed,
             shuffle=training,
             rank=self.ranks.rank,
             world=self.ranks.world,
         )
+
+    def _sources(self, part: Iterable[Pair]) -> list[Int[Tensor, " n"]]:
+        return [self.source_tokeniser.encode(pair.source, "replace") for pair in part]
+
+    def _targets(self, part: Iterable[Pair]) -> list[Int[Tensor, " n"]]:
+        """The symbols of the targets, each with its start and its end."""
+        start, end = (torch.tensor([symbol]) for symbol in self._ends)
+        return [torch.cat([start, self.target_tokeniser.encode(pair.target, "replace"), end]) for pair in part]
 
     # -- model and training ------------------------------------------------------------------------------------------
 
@@ -263,27 +263,21 @@ class Translate(Experiment[Translator]):
         order = sorted(range(len(texts)), key=lambda k: len(encoded[k]))  # so that little is padded
         found: list[list[Found]] = [[]] * len(texts)
         start, end = self._ends
-        training = model.training
-        model.eval()
-        try:
-            for at in range(0, len(order), TOGETHER):
-                rows = order[at : at + TOGETHER]
-                with torch.no_grad():
-                    reading = model.read(*_padded([encoded[k] for k in rows], model.output.weight.device))
-                    taus = None if lengths is None else choose_lengths(model.length_logits(reading), lengths, generator)
-                ending = Ending(
-                    2 * self.vocabulary["longest"] if limit is None else limit, end, taus, stop_probability, (start,)
-                )
+        limit = 2 * self.vocabulary["longest"] if limit is None else limit
+        for at in range(0, len(order), TOGETHER):
+            rows = order[at : at + TOGETHER]
+            with judging(model):
+                reading = model.read(*_padded([encoded[k] for k in rows], model.output.weight.device))
+                taus = None if lengths is None else choose_lengths(model.length_logits(reading), lengths, generator)
+                ending = Ending(limit, end, taus, stop_probability, (start,))
                 asked = Translation(model, reading, start)
                 if choice is None:
                     made = beam_search(asked, ending, beam, n_best=n_best, length_power=length_power)
                 else:
                     drawn = [draw(asked, ending, choice, generator) for _ in range(n_best)]
                     made = [sorted(each, key=lambda one: -one.score) for each in zip(*drawn, strict=True)]
-                for k, one in zip(rows, made, strict=True):
-                    found[k] = one
-        finally:
-            model.train(training)
+            for k, one in zip(rows, made, strict=True):
+                found[k] = one
         return found
 
     def source_symbols(self, text: str, unknown: Unknown | None = None) -> Int[Tensor, " n"]:
@@ -298,7 +292,7 @@ class Translate(Experiment[Translator]):
             raise OptionError(f"this model has no attention: model.context={self.recipe.model.context}.")
         source, lengths = _padded([self.source_symbols(text, "replace")], model.output.weight.device)
         inputs = torch.tensor([[self._ends[0], *symbols]], device=source.device)
-        with torch.no_grad():
+        with judging(model):
             weights = model.say(model.read(source, lengths), inputs).weights
         assert weights is not None
         return weights[0].cpu()
@@ -352,18 +346,10 @@ class Translate(Experiment[Translator]):
             | ({} if shared is None else {"BLEU": shared})
         }
         if baselines:
-            learned, valid, judged = (
-                self._target_sequences(each) for each in (self.pairs.train, self.pairs.valid, part)
-            )
+            learned, valid, judged = (self._targets(each) for each in (self.pairs.train, self.pairs.valid, part))
             markov = best_markov(learned, valid, self.target_tokeniser.size)
             scores[f"markov order {markov.order}, without the source"] = {"nats": markov.score(judged)}
         return Answer(name, made.tokens, scores)
-
-    def _target_sequences(self, part: Iterable[Pair]) -> list[Tensor]:
-        start, end = self._ends
-        return [
-            torch.tensor([start, *self.target_tokeniser.encode(pair.target, "replace").tolist(), end]) for pair in part
-        ]
 
 
 def pair_loss(model: Translator, batch: PairBatch) -> Float[Tensor, ""]:
@@ -379,20 +365,29 @@ def pair_loss(model: Translator, batch: PairBatch) -> Float[Tensor, ""]:
     return total
 
 
-@torch.no_grad()
-def evaluate_pairs(model: Translator, stream: Pairs, ranks: Ranks = Ranks()) -> Score:
-    """One pass over pairs: nats per target symbol, the end of each among them. The model is left in its mode."""
+@contextmanager
+def judging(model: nn.Module) -> Iterator[None]:
+    """Without dropout and without gradients; the model is left in its mode."""
     training = model.training
     model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(training)
+
+
+def evaluate_pairs(model: Translator, stream: Pairs, ranks: Ranks = Ranks()) -> Score:
+    """One pass over pairs: nats per target symbol, the end of each among them."""
     device = model.output.weight.device
     tally = Tally(weighted_nll)
-    for batch in stream.one_pass():
-        assert isinstance(batch, PairBatch)
-        assert batch.lengths is not None
-        if len(batch.lengths):
-            read = (each.to(device) for each in (batch.source, batch.source_lengths, batch.inputs, batch.lengths))
-            tally.add(model(*read), batch)
-    model.train(training)
+    with judging(model):
+        for batch in stream.one_pass():
+            assert isinstance(batch, PairBatch)
+            assert batch.lengths is not None
+            if len(batch.lengths):
+                read = (each.to(device) for each in (batch.source, batch.source_lengths, batch.inputs, batch.lengths))
+                tally.add(model(*read), batch)
     return tally.score(ranks, device)
 
 
