@@ -32,7 +32,7 @@ ALONG = (0.5, 0.6, 0.4, 0.7, 0.3, 0.8)
 GROUNDS = {"": ("white", "#222222", "#dddddd"), "-dark": ("#16181d", "#e8e8e8", "#3a3f47")}
 
 
-def _matplotlib() -> Any:
+def find_matplotlib() -> Any:
     try:
         import matplotlib as found
     except ImportError:
@@ -44,7 +44,7 @@ def _matplotlib() -> Any:
 @contextmanager
 def _figures(file: Path, width: float = 9.0, height: float = 5.5) -> Iterator[Iterator[tuple[Any, Any]]]:
     """The same drawing on both grounds: an axis to draw on for each, saved as SVG and PNG when it is done."""
-    matplotlib = _matplotlib()
+    matplotlib = find_matplotlib()
     from matplotlib import pyplot
 
     made: list[tuple[Any, str]] = []

@@ -19,6 +19,7 @@ from recurra.cli.runs import recipes, runs
 from recurra.cli.sample import sample
 from recurra.cli.score import score
 from recurra.cli.train import train
+from recurra.cli.translate import translate
 from recurra.errors import RecurraError
 
 # typer is built on click or carries its own copy of it, depending on its version: take the class from what it offers
@@ -31,7 +32,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (cells, check, train, evaluate, sample, score, flag, explain, runs, recipes):
+for verb in (cells, check, train, evaluate, sample, score, translate, flag, explain, runs, recipes):
     app.command()(verb)
 bench.command()(training)
 bench.command()(depth)

@@ -44,7 +44,6 @@ def train(
     from recurra.cli.tensorboard import find_writer
     from recurra.errors import OptionError
     from recurra.recipes.catalogue import begin, find_recipe, read_recipe
-    from recurra.recipes.language import Language
     from recurra.recipes.reader import override
     from recurra.runs.folder import RunFolder
     from recurra.training.distributed import join
@@ -85,8 +84,8 @@ def train(
     else:
         best = "none yet" if result["valid"] is None else f"{result['valid']:.4f}"
         display.say(f"{result['why']}; best validation {best}. Run folder: {folder.path}")
-        verbs = ("evaluate", "sample") if isinstance(experiment, Language) else ("evaluate",)
-        display.say("next: " + "   ".join(f"recurra {verb} {folder.path}" for verb in (*verbs, "train --resume")))
+        verbs = (*experiment.verbs, "train --resume")
+        display.say("next: " + "   ".join(f"recurra {verb} {folder.path}" for verb in verbs))
     if result["failed"]:
         raise typer.Exit(1)
 

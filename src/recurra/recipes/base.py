@@ -119,6 +119,8 @@ class Experiment(ABC, Generic[M]):
         "so what is said at one step is not known at the next."
     )
     """Which joint probability the model computes, in words."""
+    verbs: tuple[str, ...] = ("evaluate",)
+    """What can be done with a run, on the command line."""
 
     def __init__(self, recipe: Any, ranks: Ranks):
         self.recipe, self.ranks = recipe, ranks

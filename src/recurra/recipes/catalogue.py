@@ -14,6 +14,7 @@ from recurra.recipes.jordan import Jordanian, JordanModel, JordanRecipe
 from recurra.recipes.language import Data, Language, LanguageRecipe
 from recurra.recipes.memory import Memory, MemoryData, MemoryRecipe
 from recurra.recipes.reader import from_dict
+from recurra.recipes.translate import Translate, TranslateData, TranslateModel, TranslateRecipe
 from recurra.recipes.tree import TreeClassification, TreeModel, TreeRecipe
 from recurra.runs.folder import RunFolder
 from recurra.training.distributed import Ranks
@@ -180,6 +181,55 @@ RECIPES: dict[str, Entry] = {
         ),
         "trees, each node or the root classified: data.path=FILE, or made-up list operations and formulas (data.task)",
     ),
+    "translate": Entry(
+        TranslateRecipe(
+            name="translate",
+            data=TranslateData(tokens="word", min_count=2),
+            model=TranslateModel(cell="gru", hidden_size=256, embedding_size=128, dropout=0.2, context="attention"),
+            training=Training(
+                steps=4000,
+                batch_size=64,
+                truncation="none",
+                learning_rate=2e-3,
+                average="ema:0.999",
+                validate_every=500,
+                save_every=500,
+            ),
+        ),
+        "any file of pairs: data.path=FILE (two columns), or data.path=FILE data.target_path=FILE",
+    ),
+    "dates": Entry(
+        TranslateRecipe(
+            name="dates",
+            data=TranslateData(task="dates", count=20_000),
+            model=TranslateModel(cell="gru", hidden_size=128, embedding_size=32, context="attention"),
+            training=Training(
+                steps=800,
+                batch_size=64,
+                truncation="none",
+                learning_rate=3e-3,
+                validate_every=200,
+                save_every=200,
+            ),
+        ),
+        "dates as people write them, in 31 formats, to 2021-05-04; needs no download",
+    ),
+    "addition": Entry(
+        TranslateRecipe(
+            name="addition",
+            data=TranslateData(task="addition", count=50_000),
+            model=TranslateModel(cell="lstm", hidden_size=128, embedding_size=32, context="both"),
+            training=Training(
+                steps=4000,
+                batch_size=128,
+                truncation="none",
+                learning_rate=5e-3,
+                validate_every=500,
+                save_every=500,
+            ),
+        ),
+        "sums of two numbers up to 999, written digit by digit; needs no download",
+    ),
 }
 
 EXPERIMENTS: dict[type[Recipe], Any] = {
@@ -189,6 +239,7 @@ EXPERIMENTS: dict[type[Recipe], Any] = {
     MemoryRecipe: Memory,
     JordanRecipe: Jordanian,
     TreeRecipe: TreeClassification,
+    TranslateRecipe: Translate,
 }
 
 
@@ -214,8 +265,8 @@ def open_run(path: Path, which: str = "best") -> tuple[RunFolder, Experiment[Any
     """A trained model from its folder: the best checkpoint, or the last one where no best was kept."""
     folder = RunFolder.open(path)
     recipe = read_recipe(folder)
-    if folder.vocabulary is None and isinstance(recipe, LanguageRecipe):
-        raise RunError(f"{path} has no vocabulary.json: it is not a language model's run.")
+    if folder.vocabulary is None and isinstance(recipe, LanguageRecipe | TranslateRecipe):
+        raise RunError(f"{path} has no vocabulary.json, which a run of {recipe.name} keeps: it is not whole.")
     experiment = begin(recipe, vocabulary=folder.vocabulary)
     checkpoint = folder.load(which if folder.has(which) else "last")
     return folder, experiment, experiment.trained(checkpoint, str(path))

@@ -67,6 +67,7 @@ def read_classes(path: str) -> list[tuple[str, str]]:
 class Conditioned(Experiment[ConditionedLanguageModel]):
     """A conditioned language model on lines with a class each."""
 
+    verbs = ("evaluate", "sample")
     factorisation = "A product of conditionals, given a class: P(y1 … yT | c) = Π P(yt | c, y1 … yt−1)."
 
     def __init__(self, recipe: ConditionedRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):

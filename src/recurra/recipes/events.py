@@ -77,6 +77,7 @@ class Events(Experiment[EventModel]):
     """A model of an event log."""
 
     unit = "event"
+    verbs = ("evaluate", "flag")
 
     def __init__(self, recipe: EventRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
         super().__init__(recipe, ranks)
