@@ -31,16 +31,24 @@ class Model:
     residual: bool = setting(False, "from the second layer on, a layer's input is added to its output")
     learn_initial: bool = setting(False, "the state before the first step is a parameter")
 
+    def check(self) -> None:
+        for name in ("hidden_size", "layers", "embedding_size"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise OptionError(f"model.{name} must be at least 1; got {getattr(self, name)}.")
+
+
+@dataclass(frozen=True)
+class StepModel(Model):
+    """Of models that say something at every step."""
+
     deep_input: int = setting(0, "extra tanh layers from a symbol's vector to the recurrent layers")
     deep_output: int = setting(0, "extra tanh layers from the recurrent layers to the prediction")
 
     def check(self) -> None:
+        super().check()
         for name in ("deep_input", "deep_output"):
             if getattr(self, name) < 0:
                 raise OptionError(f"model.{name} must not be negative; got {getattr(self, name)}.")
-        for name in ("hidden_size", "layers", "embedding_size"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise OptionError(f"model.{name} must be at least 1; got {getattr(self, name)}.")
 
 
 @dataclass(frozen=True)
@@ -149,10 +157,8 @@ class Experiment(ABC, Generic[M]):
             "weight_dropout": model.weight_dropout,
             "residual": model.residual,
             "learn_initial": model.learn_initial,
-            "deep_input": model.deep_input,
-            "deep_output": model.deep_output,
             "engine": self.recipe.engine,
-        }
+        } | ({"deep_input": model.deep_input, "deep_output": model.deep_output} if isinstance(model, StepModel) else {})
 
     @abstractmethod
     def make_trainer(self, model: M) -> Trainer:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from recurra.errors import RunError, choose_from
-from recurra.recipes.base import Experiment, Model, Recipe
+from recurra.recipes.base import Experiment, Recipe, StepModel
 from recurra.recipes.conditioned import Conditioned, ConditionedRecipe
 from recurra.recipes.events import EventRecipe, Events
 from recurra.recipes.jordan import Jordanian, JordanModel, JordanRecipe
@@ -32,7 +32,7 @@ RECIPES: dict[str, Entry] = {
         LanguageRecipe(
             name="python-source",
             data=Data(tokens="char", min_count=100, limit=700_000),
-            model=Model(cell="lstm_coupled", hidden_size=256, embedding_size=64, dropout=0.15),
+            model=StepModel(cell="lstm_coupled", hidden_size=256, embedding_size=64, dropout=0.15),
             training=Training(
                 steps=3000,
                 batch_size=16,
@@ -50,7 +50,7 @@ RECIPES: dict[str, Entry] = {
         LanguageRecipe(
             name="text",
             data=Data(tokens="char", valid=0.1, test=0.0),
-            model=Model(cell="lstm", hidden_size=320, embedding_size=64, dropout=0.15),
+            model=StepModel(cell="lstm", hidden_size=320, embedding_size=64, dropout=0.15),
             training=Training(
                 steps=4600,
                 batch_size=16,
@@ -67,7 +67,7 @@ RECIPES: dict[str, Entry] = {
         LanguageRecipe(
             name="names",
             data=Data(tokens="char", sequences=True, valid=0.1, test=0.1),
-            model=Model(cell="lstm", hidden_size=320, embedding_size=32, dropout=0.4, input_dropout=0.1),
+            model=StepModel(cell="lstm", hidden_size=320, embedding_size=32, dropout=0.4, input_dropout=0.1),
             training=Training(
                 steps=8000,
                 batch_size=64,
@@ -84,7 +84,7 @@ RECIPES: dict[str, Entry] = {
         ConditionedRecipe(
             name="conditioned",
             data=Data(tokens="char", sequences=True, valid=0.1, test=0.1),
-            model=Model(cell="gru", hidden_size=192, embedding_size=64, dropout=0.4, input_dropout=0.1),
+            model=StepModel(cell="gru", hidden_size=192, embedding_size=64, dropout=0.4, input_dropout=0.1),
             training=Training(
                 steps=2000,
                 batch_size=64,
@@ -100,7 +100,6 @@ RECIPES: dict[str, Entry] = {
     "events": Entry(
         EventRecipe(
             name="events",
-            model=Model(cell="gru", hidden_size=64, embedding_size=16, dropout=0.3),
             training=Training(
                 steps=1000,
                 batch_size=64,
@@ -117,7 +116,7 @@ RECIPES: dict[str, Entry] = {
         MemoryRecipe(
             name="long-memory",
             data=MemoryData(task="adding", length=200),
-            model=Model(cell="gru", hidden_size=64),
+            model=StepModel(cell="gru", hidden_size=64),
             training=Training(
                 steps=2000, batch_size=64, truncation="none", learning_rate=5e-3, validate_every=200, save_every=200
             ),
@@ -128,7 +127,7 @@ RECIPES: dict[str, Entry] = {
         MemoryRecipe(
             name="long-memory-copying",
             data=MemoryData(task="copying", length=100),
-            model=Model(cell="orthogonal", hidden_size=128, embedding_size=10),
+            model=StepModel(cell="orthogonal", hidden_size=128, embedding_size=10),
             training=Training(
                 steps=1000, batch_size=64, truncation="none", learning_rate=3e-3, validate_every=250, save_every=250
             ),
@@ -139,7 +138,7 @@ RECIPES: dict[str, Entry] = {
         MemoryRecipe(
             name="flip-flop",
             data=MemoryData(task="flip-flop", length=64),
-            model=Model(cell="gru", hidden_size=24),
+            model=StepModel(cell="gru", hidden_size=24),
             training=Training(
                 steps=2000, batch_size=64, truncation="none", learning_rate=5e-3, validate_every=500, save_every=500
             ),
@@ -150,7 +149,7 @@ RECIPES: dict[str, Entry] = {
         MemoryRecipe(
             name="washing-machine",
             data=MemoryData(task="washing-machine", length=100),
-            model=Model(cell="elman", hidden_size=64, embedding_size=16),
+            model=StepModel(cell="elman", hidden_size=64, embedding_size=16),
             training=Training(
                 steps=6000,
                 batch_size=64,

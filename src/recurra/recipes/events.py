@@ -16,7 +16,7 @@ from recurra.data.cases import CaseBatch, CaseCode, Cases
 from recurra.data.events import TIME_FEATURES, Case, EventLog, read_log
 from recurra.errors import DataError, OptionError
 from recurra.models.events import EventModel
-from recurra.recipes.base import Answer, Experiment, Model, Probe, Question, Recipe
+from recurra.recipes.base import Answer, Experiment, Probe, Question, Recipe
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Tally
 from recurra.training.loop import Trainer
@@ -43,8 +43,23 @@ class EventData:
 
 
 @dataclass(frozen=True)
+class EventModelSettings:
+    cell: str = setting("gru", "a name, NAME(option=value), or FILE.py:NAME")
+    hidden_size: int = setting(64, "units of each layer")
+    layers: int = setting(1, "how many are stacked")
+    embedding_size: int = setting(16, "size of the vectors of an activity and of an attribute's value")
+    dropout: float = setting(0.3, "variational, between layers and of outputs")
+
+    def check(self) -> None:
+        for name in ("hidden_size", "layers", "embedding_size"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"model.{name} must be at least 1; got {getattr(self, name)}.")
+
+
+@dataclass(frozen=True)
 class EventRecipe(Recipe):
     data: EventData = field(default_factory=EventData)
+    model: EventModelSettings = field(default_factory=EventModelSettings)  # type: ignore[assignment]
     time_weight: float = setting(0.1, "how much the squared error of the time to the next event counts")
 
     def check(self) -> None:
@@ -131,14 +146,14 @@ class Events(Experiment[EventModel]):
         )
 
     def make_model(self) -> EventModel:
-        model: Model = self.recipe.model
+        model: EventModelSettings = self.recipe.model
         return EventModel(
             len(self.code.activities),
             [len(names) for names in self.code.values.values()],
             TIME_FEATURES if self.code.has_times else 0,
             model.cell,
             model.hidden_size,
-            embedding_size=model.embedding_size or 16,
+            embedding_size=model.embedding_size,
             layers=model.layers,
             dropout=model.dropout,
             engine=self.recipe.engine,

@@ -27,7 +27,7 @@ from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.language import LanguageModel
 from recurra.models.markov import Markov, best_markov
 from recurra.models.sampling import Choice, sample
-from recurra.recipes.base import Answer, Experiment, Probe, Question, Recipe
+from recurra.recipes.base import Answer, Experiment, Probe, Question, Recipe, StepModel
 from recurra.training.distributed import Ranks
 from recurra.training.dynamic_evaluation import evaluate_dynamically
 from recurra.training.evaluation import best_share, evaluate, evaluate_window, log_probabilities, mixed
@@ -64,6 +64,7 @@ class Data:
 @dataclass(frozen=True)
 class LanguageRecipe(Recipe):
     data: Data = field(default_factory=Data)
+    model: StepModel = field(default_factory=StepModel)
 
     def check(self) -> None:
         super().check()

@@ -15,7 +15,7 @@ from recurra.errors import OptionError, choose_from
 from recurra.models.language import LanguageModel
 from recurra.models.readout import Readout
 from recurra.models.sequence import SequenceModel
-from recurra.recipes.base import Answer, Experiment, Probe, Question, Recipe, Triggers
+from recurra.recipes.base import Answer, Experiment, Probe, Question, Recipe, StepModel, Triggers
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, evaluate
 from recurra.training.loop import Trainer
@@ -51,6 +51,7 @@ class MemoryData:
 @dataclass(frozen=True)
 class MemoryRecipe(Recipe):
     data: MemoryData = field(default_factory=MemoryData)
+    model: StepModel = field(default_factory=StepModel)
 
     def check(self) -> None:
         super().check()
