@@ -12,8 +12,8 @@ from recurra.errors import OptionError, ShapeError
 from tests.analysis.dynamics import elman_with, lorenz, without_input
 
 
-def random_matrix(size: int, radius: float) -> torch.Tensor:
-    matrix = torch.randn(size, size, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+def random_matrix(size: int, radius: float, seed: int = 3) -> torch.Tensor:
+    matrix = torch.randn(size, size, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     return matrix * radius / torch.linalg.eigvals(matrix).abs().max()
 
 
@@ -37,16 +37,35 @@ def test_tanh_shrinks_more_than_the_line() -> None:
     assert one.kind == "explodes"
 
 
-def test_a_forget_gate_at_one_holds_over_a_thousand_steps() -> None:
+def lstm_with(**biases: float) -> Recurrent:
+    """The usual first weights, with some gates' biases far out, so that these gates stay open or shut to rounding."""
     torch.manual_seed(0)
     layer = Recurrent("lstm", 2, 16).double()
     with torch.no_grad():
-        rows = layer.cell.graph.drives.index("f") * 16
-        layer.stack[0][0].b[rows : rows + 16] = 20.0
-        layer.stack[0][0].U.mul_(0.1)  # the way through h adds little: what is measured is the cell state's own path
-    flow = gradient_flow(layer, torch.randn(1040, 2), steps=1000, starts=1)
+        for gate, bias in biases.items():
+            rows = layer.cell.graph.drives.index(gate) * 16
+            layer.stack[0][0].b[rows : rows + 16] = bias
+    return layer
+
+
+def test_forget_gates_at_one_carry_the_cell_state_over_a_thousand_steps() -> None:
+    flow = gradient_flow(lstm_with(f=40.0), torch.randn(1040, 2), steps=1000, starts=1)
+    assert list(flow.carried) == ["c"]  # h has no path past the recurrent matrices
+    assert str(flow.verdict_on_carried("c")) == "holds to 1000 steps"
+    assert float(flow.carried["c"].abs().max()) < 1e-9
+    assert flow.verdict.slope > -1e-3  # what goes through h as well may add to it, but nothing vanishes
+
+
+def test_a_memory_with_its_input_gates_shut_holds_as_a_whole() -> None:
+    flow = gradient_flow(lstm_with(f=40.0, i=-40.0), torch.randn(1040, 2), steps=1000, starts=1)
     assert str(flow.verdict) == "holds to 1000 steps"
-    assert flow.loss["c"][-1] > -3
+    assert abs(flow.verdict.slope) < 1e-9
+    assert float((flow.loss["c"][-1] - flow.loss["c"][1]).abs()) < 1
+
+
+def test_forget_gates_below_one_carry_less_at_each_step() -> None:
+    flow = gradient_flow(lstm_with(f=4.0), torch.randn(1040, 2), steps=1000, starts=1)
+    assert flow.verdict_on_carried("c").kind == "vanishes"
 
 
 def test_the_loss_reaches_back_as_the_product_of_jacobians_says() -> None:
@@ -72,15 +91,30 @@ def test_the_loss_sees_every_layer_of_a_residual_stack() -> None:
         assert float(flow.loss[f"layer {k} h"][0]) == pytest.approx(math.log(6) / 2)
 
 
-def test_exponents_of_a_linear_network_are_logarithms_of_its_eigenvalues() -> None:
-    _, F = elman_with(random_matrix(5, 0.95), "linear")
-    found = lyapunov_exponents(F.step(torch.zeros(1, 5, dtype=F.dtype), torch.zeros(1, 1)).state.expand(3000, -1, -1))
-    diagonal = torch.diag(torch.tensor([0.9, -0.5, 0.3], dtype=torch.float64))
-    _, G = elman_with(diagonal, "linear")
-    exact = lyapunov_spectrum(G, torch.zeros(3, dtype=G.dtype), torch.zeros(3000, 1), warmup=200)
-    torch.testing.assert_close(exact, diagonal.diagonal().abs().log(), rtol=0, atol=1e-6)
+@pytest.mark.parametrize("size", [3, 5, 8])
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_exponents_of_a_linear_network_are_logarithms_of_its_eigenvalues(size: int, seed: int) -> None:
+    _, F = elman_with(random_matrix(size, 0.95, seed), "linear")
     expected = torch.linalg.eigvals(F.layers[0].matrices["h"]).abs().log().sort(descending=True).values
-    torch.testing.assert_close(found, expected, rtol=0, atol=5e-3)  # transients of a matrix that is not normal: ~ 1/T
+    found = lyapunov_exponents(
+        F.step(torch.zeros(1, size, dtype=F.dtype), torch.zeros(1, 1)).state.expand(4000, -1, -1)
+    )
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    if size == 3:
+        along = lyapunov_spectrum(F, torch.ones(3, dtype=F.dtype), torch.zeros(3000, 1), warmup=200)
+        torch.testing.assert_close(along, expected, rtol=0, atol=1e-6)
+
+
+def test_a_unit_without_memory_has_the_exponent_minus_infinity() -> None:
+    found = lyapunov_exponents(torch.diag(torch.tensor([0.5, 0.0], dtype=torch.float64)).expand(1000, -1, -1))
+    assert float(found[0]) == pytest.approx(math.log(0.5))
+    assert float(found[1]) == -math.inf
+
+
+def test_exponents_need_steps_after_the_warm_up() -> None:
+    _, F = elman_with(torch.eye(2, dtype=torch.float64), "linear")
+    with pytest.raises(OptionError, match="warm-up"):
+        lyapunov_spectrum(F, torch.zeros(2, dtype=F.dtype), torch.zeros(10, 1), warmup=10)
 
 
 @pytest.mark.slow

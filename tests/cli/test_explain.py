@@ -1,12 +1,16 @@
 """`recurra explain`: pictures and data in the run folder, sentences on the screen, one line where it cannot be done."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 from recurra.cli.main import run
+from recurra.data.machine import TRIGGERS
+from recurra.runs.checkpoint import Checkpoint
+from recurra.runs.folder import RunFolder
 
 SMALL = [
     "training.batch_size=8",
@@ -64,6 +68,29 @@ def test_a_field_with_its_basins(memory: Path, capsys: pytest.CaptureFixture[str
     assert {"field.svg", "field.npz", "basins.png", "basins.npz"} <= {f.name for f in (memory / "explain").iterdir()}
 
 
+def test_a_state_machine_is_drawn_with_its_ways(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = ["model.hidden_size=3", "model.embedding_size=3", "data.length=20", "training.steps=2", *SMALL]
+    assert run(["train", "washing-machine", *settings, "--out", "wash"]) == 0
+    signs = torch.zeros(len(TRIGGERS), 3)
+    signs[1:7] = torch.cat([torch.eye(3), -torch.eye(3)])
+    by_hand = {"U": 2 * torch.eye(3), "W": 5 * torch.eye(3), "b": torch.full((3,), 0.2), "embedding.weight": signs}
+    change_weights(tmp_path / "wash", lambda name, old: by_hand.get(name.removeprefix("recurrent.layers.0.0."), old))
+    capsys.readouterr()
+    assert run(["explain", "wash", "--field", "--starts", "16", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["fixed_points"]["input"] == "none"
+    assert found["fixed_points"]["basins"] > 0.99
+    assert len(found["automaton"]["states"]) == 8  # three bits, each set by two of the triggers
+    assert len(found["automaton"]["transitions"]) == 8 * 3
+    assert found["automaton"]["lost"] == 0
+    assert {"automaton.svg", "automaton-dark.png", "automaton.npz", "automaton.json"} <= {
+        file.name for file in (tmp_path / "wash/explain").iterdir()
+    }
+
+
 def test_the_table_of_the_fox(fox: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert run(["explain", str(fox), "--table", "The little brown fox", "--json"]) == 0
@@ -97,15 +124,16 @@ def test_what_cannot_be_explained(memory: Path, capsys: pytest.CaptureFixture[st
     assert "not a run folder" in refused(["explain", "nowhere"], capsys)
 
 
-def test_weights_that_are_no_numbers(memory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from recurra.runs.checkpoint import Checkpoint
-    from recurra.runs.folder import RunFolder
-
-    folder = RunFolder.open(memory)
+def change_weights(run: Path, change: Callable[[str, torch.Tensor], torch.Tensor]) -> None:
+    folder = RunFolder.open(run)
     kept = folder.load("best")
-    weights = {name: torch.full_like(value, float("nan")) for name, value in kept.weights.items()}
+    weights = {name: change(name, value) for name, value in kept.weights.items()}
     with folder.lock():
         folder.save(Checkpoint(kept.step, weights, kept.tensors, kept.facts), best=True)
+
+
+def test_weights_that_are_no_numbers(memory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    change_weights(memory, lambda _, value: torch.full_like(value, float("nan")))
     assert "not a number" in refused(["explain", str(memory), "--gradients", "--steps", "20"], capsys)
     assert "NaN" in refused(["explain", str(memory), "--fixed-points"], capsys)
 

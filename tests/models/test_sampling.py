@@ -29,6 +29,14 @@ def draw(model: LanguageModel, length: int = 40, seed: int = 0, **options: Any) 
 
 class TestChoice:
     @pytest.mark.parametrize(
+        "choice", [Choice(greedy=True), Choice(top_k=2), Choice(top_p=0.6), Choice(temperature=0.5)]
+    )
+    def test_rows_are_apart(self, choice: Choice) -> None:
+        logits = torch.randn(4, 9, generator=torch.Generator().manual_seed(0))
+        expected = torch.stack([choice.probabilities(row) for row in logits])
+        torch.testing.assert_close(choice.probabilities(logits), expected)
+
+    @pytest.mark.parametrize(
         ("choice", "expected"),
         [
             (Choice(), [0.5, 0.3, 0.1, 0.06, 0.04]),

@@ -189,11 +189,18 @@ class TestBoth:
         assert list(here.iterdir()) == []
 
 
-@pytest.mark.slow
-def test_the_washing_machine_is_learned_from_a_noisy_log() -> None:
-    experiment = begin(find_recipe("washing-machine"))
-    trainer = experiment.trainer()
-    for _ in trainer.events():
-        pass
-    (score,) = experiment.judge(trainer.evaluated, Question()).scores.values()
-    assert score["accuracy"] > 0.999
+def test_the_machine_s_states_are_named_by_its_triggers() -> None:
+    made = begin(override(find_recipe("washing-machine"), ["model.hidden_size=8", "engine=eager"]))
+    model = made.make_model()
+    triggers = made.triggers(model)
+    assert triggers is not None
+    assert triggers.names[0] == "none"
+    assert triggers.x.shape == (len(triggers.names), 16)
+    off, idle = [0] * 11, [1] * 11
+    off[triggers.names.index("Power")], idle[triggers.names.index("Power")] = 1, 0
+    for name in triggers.names[2:8]:
+        idle[triggers.names.index(name)] = -1
+    assert made.name_states(model, torch.zeros(2, 8), [off, idle]) == ["Off", "Idle"]
+    both = made.name_states(model, torch.zeros(1, 8), [[0] * 11])  # one state for everything: what the network says
+    assert both == made.says(model, torch.zeros(1, 8))
+    assert experiment("long-memory").triggers(model) is None

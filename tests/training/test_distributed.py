@@ -41,6 +41,7 @@ CASES = {
     "ragged sequences, one by one": ["names", "training.batch_size=1", "training.truncation=every:3"],
     "sums over time": ["names", "training.batch_size=7", "training.over_time=sum", "model.learn_initial=true"],
     "made up": ["long-memory", "training.batch_size=5", "data.length=12"],
+    "pairs": ["addition", "training.batch_size=7", "data.count=100", "model.context=attention"],
 }
 STOPPED = {name: CASES[name] for name in ("lanes, every", "lanes, window", "ragged sequences")}
 
@@ -59,8 +60,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(place: Path, case: list[str], out: str) -> list[str]:
     recipe, *settings = case
-    data = [] if recipe == "long-memory" else [f"data.path={place / recipe}.txt"]
-    common = [each for each in COMMON if data or "embedding" not in each]
+    data = [] if recipe in ("long-memory", "addition") else [f"data.path={place / recipe}.txt"]
+    common = [each for each in COMMON if recipe != "long-memory" or "embedding" not in each]
     return ["train", recipe, *data, *common, *settings, "--out", str(place / out)]
 
 

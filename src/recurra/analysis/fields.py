@@ -175,6 +175,21 @@ def basins(
 
 
 @torch.no_grad()
+def ends_of_plane(
+    F: StepMap, x: Float[Tensor, " D"], plane: Plane, low: Tensor, high: Tensor, *, size: int = 40, steps: int = 1000
+) -> Float[Tensor, "N S"]:
+    """Where a coarse grid of the plane comes to: one state for each place that they come together at.
+
+    Attractors that the network never visits have basins too; a search for fixed points that starts here finds them.
+    """
+    s = plane.states(grid(low, high, size))
+    for _ in range(steps):
+        s = F(s, x.to(F.dtype)[None])
+    rounded: Tensor = (s / 1e-3).round()
+    return rounded.unique(dim=0) * 1e-3  # type: ignore[no-any-return]
+
+
+@torch.no_grad()
 def trajectory(F: StepMap, s: Float[Tensor, " S"], inputs: Float[Tensor, "T D"]) -> Float[Tensor, "T1 S"]:
     """The state before the first input and after each one."""
     found = [s]

@@ -161,6 +161,7 @@ def find_fixed_points(
     slow: float = 1e-6,
     period: int = 1,
     seed: int = 0,
+    also: Float[Tensor, "N S"] | None = None,
 ) -> FixedPoints:
     """Search from states that the network visits, from around them, and from between the points that are found.
 
@@ -168,7 +169,7 @@ def find_fixed_points(
 
     - `x`: the frozen input. `visited`: states that the network has been in; half of the starts get noise of `noise` times
       their spread. `period`: also look for cycles up to this period.
-    - `slow`: the speed below which a minimum is reported as a slow point.
+    - `slow`: the speed below which a minimum is reported as a slow point. `also`: states to start from besides, as they are.
     """
     if visited.ndim != 2 or visited.shape[1] != F.size or not len(visited):
         raise ShapeError(f"visited must be states [M, {F.size}]; got {list(visited.shape)}.")
@@ -180,6 +181,8 @@ def find_fixed_points(
     frozen = x.to(F.dtype)[None]
     random = torch.Generator().manual_seed(seed)
     first = _starts(visited, starts, noise, random)
+    if also is not None:
+        first = torch.cat([first, also.to(F.dtype)])
 
     def both(s: Tensor) -> tuple[Tensor, Tensor]:
         step = F.step(s, frozen)

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from recurra.analysis.jacobians import StepMap
-from recurra.errors import OptionError, ShapeError
+from recurra.cells.graph import make
+from recurra.errors import OptionError, ShapeError, choose_from
 from recurra.layers.recurrent import Recurrent
 from recurra.types import Float
 
-HOLDS = 5e-3
-"""A slope of the log norm smaller than this, per step, is called holding: a factor of e in two hundred steps."""
+HOLDS = 1e-3
+"""A slope of the log norm smaller than this, per step, is called holding: a factor of e in a thousand steps."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ class GradientFlow:
     - `singular_values`: logarithms of the largest ones at each lag, of the product that ends at the last step.
     - `units`: by unit of the full state, the slope of the log gradient that reaches it.
     - `factors`: for each recurrent matrix of each layer, its size and what it is multiplied by.
+    - `carried`: by layer and state, the log norm of the path that passes no recurrent matrix: what units carry over by
+      themselves. For an LSTM's c that is the product of forget gates. States without such a path are left out.
     """
 
     lags: list[int]
@@ -84,6 +87,7 @@ class GradientFlow:
     units: Float[Tensor, " S"]
     factors: list[Factor]
     lyapunov: Float[Tensor, " M"]
+    carried: dict[str, Float[Tensor, " K"]]
 
     @property
     def verdict(self) -> Verdict:
@@ -92,6 +96,9 @@ class GradientFlow:
 
     def verdict_on_unit(self, unit: int) -> Verdict:
         return Verdict(float(self.units[unit]), self.lags[-1])
+
+    def verdict_on_carried(self, state: str) -> Verdict:
+        return Verdict(slope(self.carried[choose_from("state", state, self.carried)]), self.lags[-1])
 
 
 def slope(logs: Float[Tensor, " K"]) -> float:
@@ -174,6 +181,7 @@ def gradient_flow(
         units=torch.stack(units).mean(0),
         factors=_factors(F, states, x),
         lyapunov=lyapunov_exponents(jacobians),
+        carried=_carried(F, states, x, steps),
     )
 
 
@@ -235,6 +243,22 @@ def _factors(F: StepMap, states: Tensor, x: Tensor) -> list[Factor]:
     return found
 
 
+@torch.no_grad()
+def _carried(F: StepMap, states: Tensor, x: Tensor, steps: int) -> dict[str, Tensor]:
+    """Products, over the last k steps, of each unit's slope with respect to itself; of the unit that carries most."""
+    found = {}
+    for k, at in enumerate(F.walk(states[:-1], x)):
+        layer, slopes = at.layer, at.layer.slopes(at.values, at.state)
+        for state, update in zip(layer.graph.states, layer.graph.updates, strict=True):
+            own = slopes[update].get(make("state", name=state.name, delay=1))
+            if own is None or (isinstance(own.diagonal, float) and own.diagonal == 0):
+                continue
+            logs = layer.wide(own.diagonal, at.state)[-steps:].abs().log().flip(0).cumsum(0).amax(1)
+            called = f"layer {k} {state.name}" if len(F.layers) > 1 else state.name
+            found[called] = torch.cat([logs.new_zeros(1), logs])
+    return found
+
+
 def lyapunov_exponents(jacobians: Float[Tensor, "T S S"], count: int | None = None) -> Float[Tensor, " M"]:
     """The mean logarithmic growth of volumes along a trajectory, per step, largest first."""
     return _growth(jacobians, jacobians.shape[1], jacobians.dtype, count)
@@ -262,12 +286,30 @@ def _growth(
     """By QR re-orthogonalisation: Q_t R_t = J_t Q_{t−1}; the exponents are the means of log |R_ii|. Benettin et al. 1980."""
     count = size if count is None else min(count, size)
     Q = torch.linalg.qr(torch.randn(size, count, dtype=dtype, generator=torch.Generator().manual_seed(0)))[0]
-    total, steps = torch.zeros(count, dtype=dtype), 0
+    growths = []
     for t, J in enumerate(jacobians):
         Q, R = torch.linalg.qr(J @ Q)
         if t >= warmup:
-            total, steps = total + R.diagonal().abs().log(), steps + 1
-    return (total / max(1, steps)).sort(descending=True).values
+            growths.append(R.diagonal().abs().log())
+    if not growths:
+        raise OptionError(f"exponents need more steps than the {warmup} of the warm-up.")
+    return _mean_over_time(torch.stack(growths)).sort(descending=True).values
+
+
+def _mean_over_time(values: Float[Tensor, "T M"]) -> Float[Tensor, " M"]:
+    """The mean over a window that fades in over its first quarter and out over its last one, smoothly.
+
+    The plain mean is off by about 1/T: by how the first step starts and where in its turn the last one stops. In this window both
+    ends count for nothing, and for what is periodic or quasi-periodic, such as a complex pair of eigenvalues, the error falls
+    faster than any power of T (the weighted Birkhoff average, Das et al. 2017). For chaos it is a mean like any other; the
+    flat half keeps it as steady as most of T allows.
+    """
+    u = (torch.arange(len(values), dtype=values.dtype) + 0.5) / len(values)
+    edge = (4 * torch.minimum(u, 1 - u)).clamp(max=1)  # 0 at both ends, 1 in the middle half
+    weight = torch.sigmoid(1 / (1 - edge) - 1 / edge)  # every derivative is 0 where it becomes flat
+    inside = weight > 0  # the ends underflow, and 0 · log 0 is not a number
+    weight = weight[inside, None]
+    return (weight * values[inside]).sum(0) / weight.sum()
 
 
 @dataclass(frozen=True)

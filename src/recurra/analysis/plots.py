@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,17 @@ from torch import Tensor
 from recurra.analysis.fields import Basins, Plane, VectorField
 from recurra.analysis.fixed_points import FixedPoint, FixedPoints
 from recurra.analysis.gradients import GradientFlow, Spectrum
+from recurra.analysis.labels import Room
 from recurra.errors import OptionError
+from recurra.types import Float
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#999999")
 AREAS = (*COLOURS[:7], "#882255", "#44AA99", "#DDCC77", "#332288", "#AA4499", "#117733")
 """Colours of basins, which may be many: with those of Tol."""
 DASHES = ("-", "--", "-.", ":")
 MARKS = {"attractor": ("o", 110), "saddle": ("X", 90), "repeller": ("^", 100), "marginal": ("s", 80)}
+ALONG = (0.5, 0.6, 0.4, 0.7, 0.3, 0.8)
+"""Where on its way a trigger's name may stand."""
 GROUNDS = {"": ("white", "#222222", "#dddddd"), "-dark": ("#16181d", "#e8e8e8", "#3a3f47")}
 
 
@@ -90,6 +95,9 @@ def plot_gradients(flow: GradientFlow, file: Path) -> None:
                 axis.plot(lags, values, color=colour, ls=dash, lw=2, label=f"‖∂L(t)/∂{name}(t−k)‖")
             axis.axhline(0, lw=1, color=COLOURS[7])
             axis.set(xlabel="k, steps back", ylabel="log₁₀ of the norm", title=f"The gradient {flow.verdict}")
+            for k, (name, logs) in enumerate(flow.carried.items()):
+                label = f"what {name} carries over by itself"
+                axis.plot(lags, logs.numpy() / np.log(10), color=COLOURS[5 - k % 2], ls=":", lw=2, label=label)
             axis.grid(alpha=0.6)
             axis.legend()
 
@@ -148,11 +156,17 @@ def plot_field(
             for path in paths:
                 seen = field.plane.project(path).numpy()
                 axis.plot(seen[:, 0], seen[:, 1], color=COLOURS[1], lw=1.2, alpha=0.55)
-            if points is not None:
-                _mark_points(axis, field.plane, points, names, extent)
+            inside = _mark_points(axis, field.plane, points, extent) if points is not None else []
             axis.set(
                 xlim=extent[:2], ylim=extent[2:], xlabel=field.plane.names[0], ylabel=field.plane.names[1], title=title
             )
+            if points is not None:
+                room = Room(figure, axis)
+                room.keep_free(place for _, place in inside)
+                called = {id(point): name for point, name in zip(points.attractors, names, strict=False)}
+                for point, place in inside:
+                    if called.get(id(point)):
+                        room.write(called[id(point)], [place], shrink=6, fontsize=13, fontweight="bold")
 
 
 def _shade_basins(axis: Any, basins: Basins, extent: tuple[float, ...]) -> None:
@@ -173,7 +187,10 @@ def _shade_basins(axis: Any, basins: Basins, extent: tuple[float, ...]) -> None:
     )
 
 
-def _mark_points(axis: Any, plane: Plane, points: FixedPoints, names: Sequence[str], extent: tuple[float, ...]) -> None:
+def _mark_points(
+    axis: Any, plane: Plane, points: FixedPoints, extent: tuple[float, ...]
+) -> list[tuple[FixedPoint, Any]]:
+    """Marks for those that lie within the picture, by kind; what they are and where."""
     inside: list[tuple[FixedPoint, Any]] = []
     for point in points.points:
         place = plane.project(point.state[None])[0].numpy()
@@ -192,49 +209,58 @@ def _mark_points(axis: Any, plane: Plane, points: FixedPoints, names: Sequence[s
                 zorder=5,
                 label=f"{kind} ({len(of_kind)})",
             )
-    called = {id(point): name for point, name in zip(points.attractors, names, strict=False)}
-    reach = np.array([extent[1] - extent[0], extent[3] - extent[2]])
-    marks = [place for _, place in inside]
-    taken: list[Any] = []
-    for point, place in inside:
-        name = called.get(id(point))
-        if not name:
-            continue
-        wide = (0.02 + 0.013 * len(name)) * reach[0]
-        spot = next((s for s in _spots(place, wide, reach) if _is_free(s, wide, reach, marks, taken)), place)
-        taken.append((spot, wide))
-        axis.annotate(
-            name,
-            place,
-            xytext=spot,
-            fontsize=13,
-            fontweight="bold",
-            zorder=6,
-            va="center",
-            arrowprops={"arrowstyle": "-", "color": COLOURS[7], "lw": 0.8},
-        )
     if inside:
-        axis.legend(loc="lower right")
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), ncols=4, frameon=False)
+    return inside
 
 
-def _spots(place: Any, wide: float, reach: Any) -> Iterator[Any]:
-    """Where the left end of a label may stand: near its point first, on the right, on the left, above, below."""
-    for ring in range(1, 7):
-        for side, up in ((1, 0), (1, 1), (1, -1), (-1, 0), (-1, 1), (-1, -1), (0, 1), (0, -1)):
-            x = {1: 0.018 * reach[0] * ring, 0: -wide / 2, -1: -wide - 0.018 * reach[0] * ring}[side]
-            yield place + np.array([x, 0.03 * reach[1] * up * ring])
+@dataclass(frozen=True)
+class Move:
+    """A way from one named state to another: the states on it, and the triggers that lead along it."""
+
+    path: Float[Tensor, "T S"]
+    triggers: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """`Program 1, 2` for Program 1 and Program 2."""
+        kinds: dict[str, list[str]] = {}
+        for trigger in self.triggers:
+            kind, _, rest = trigger.partition(" ")
+            kinds.setdefault(kind, []).append(rest)
+        return "; ".join(f"{kind} {', '.join(rests)}".strip() for kind, rests in kinds.items())
 
 
-def _is_free(spot: Any, wide: float, reach: Any, marks: list[Any], taken: list[tuple[Any, float]]) -> bool:
-    """Whether a label that begins here covers no mark and no other label."""
-    high = 0.022 * reach[1]
-    slack = 0.014 * reach[0]
-    over_mark = any(spot[0] - slack < x < spot[0] + wide + slack and abs(y - spot[1]) < high for x, y in marks)
-    over_label = any(
-        spot[0] < other[0] + width and other[0] < spot[0] + wide and abs(other[1] - spot[1]) < 1.6 * high
-        for other, width in taken
-    )
-    return not over_mark and not over_label
+def plot_automaton(
+    plane: Plane, states: Float[Tensor, "A S"], names: Sequence[str], moves: Sequence[Move], file: Path, title: str = ""
+) -> None:
+    """Named attractors, and the ways that the state takes between them as triggers fire."""
+    places = plane.project(states).numpy()
+    kinds = list(dict.fromkeys(move.triggers[0].split()[0] for move in moves))
+    with _figures(file, 13, 10.5) as axes:
+        for figure, axis in axes:
+            named = set()
+            for move in moves:
+                k = kinds.index(move.triggers[0].split()[0])
+                colour, dash = COLOURS[k % 6], DASHES[k % 4]
+                way = plane.project(move.path).numpy()
+                called = kinds[k] if k not in named else None
+                named.add(k)
+                axis.plot(way[:, 0], way[:, 1], color=colour, ls=dash, lw=1.6, alpha=0.85, label=called)
+                axis.annotate("", way[1], xytext=way[0], arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 1.6})
+            axis.scatter(*places.T, s=150, color=COLOURS[0], edgecolor="white", zorder=5)
+            axis.margins(0.1)
+            axis.set(xlabel=plane.names[0], ylabel=plane.names[1], title=title)
+            axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.07), ncols=6, frameon=False)
+            room = Room(figure, axis)
+            room.keep_free(places)
+            for name, place in zip(names, places, strict=True):
+                room.write(name, [place], shrink=8, fontsize=14, fontweight="bold")
+            for move in moves:
+                way = plane.project(move.path).numpy()
+                k = kinds.index(move.triggers[0].split()[0])
+                box = {"boxstyle": "round,pad=0.15", "fc": figure.get_facecolor(), "ec": COLOURS[k % 6], "lw": 0.8}
+                room.write(move.label, [way[0] + f * (way[1] - way[0]) for f in ALONG], fontsize=9.5, bbox=box)
 
 
 def save_arrays(file: Path, **arrays: Tensor | np.ndarray[Any, Any]) -> None:

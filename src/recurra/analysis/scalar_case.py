@@ -87,7 +87,7 @@ function draw() {
   const s = Math.log10(Math.abs(v));
   $('straight').setAttribute('d', `M${px(0)},${py(0)}L${px(steps)},${py(s * steps)}`);
   const slope = (logs[steps] - logs[steps >> 1]) / (steps - (steps >> 1)) * Math.LN10;
-  $('verdict').textContent = !isFinite(slope) ? 'It is exactly zero from some step on.' : Math.abs(slope) < 0.005 ? 'It holds.'
+  $('verdict').textContent = !isFinite(slope) ? 'It is exactly zero from some step on.' : Math.abs(slope) < 0.001 ? 'It holds.'
     : slope > 0 ? `It explodes: doubles every ${(Math.LN2 / slope).toPrecision(3)} steps.`
     : `It vanishes with a half-life of ${(-Math.LN2 / slope).toPrecision(3)} steps.`;
 }

@@ -111,8 +111,15 @@ def evaluate(roots: Iterable[Node], leaf: Callable[[Node], Any], product: Callab
 
     `leaf` gives the value of a drive, state, parameter or noise; `product(name, v)` multiplies v by that matrix.
     """
+    return evaluate_in_order(walk(roots), leaf, product)
+
+
+def evaluate_in_order(
+    nodes: Iterable[Node], leaf: Callable[[Node], Any], product: Callable[[str, Any], Any]
+) -> dict[Node, Any]:
+    """The same for nodes that come after their arguments, as those of a graph do: for those who evaluate it many times."""
     values: dict[Node, Any] = {}
-    for node in walk(roots):
+    for node in nodes:
         arguments = [values[argument] for argument in node.arguments]
         if node.kind == "constant":
             values[node] = node.value

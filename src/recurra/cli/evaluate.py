@@ -11,7 +11,10 @@ from recurra.cli.output import AsJson, print_json, print_table
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     data: Annotated[
-        str | None, typer.Option(help="Another text; otherwise the run's own test part (or validation).")
+        str | None,
+        typer.Option(
+            help="Another text, or another file with two columns; otherwise the run's own test part (or validation)."
+        ),
     ] = None,
     baselines: Annotated[
         bool, typer.Option(help="Also the best order-k Markov model of the training part, or what guessing gives.")
@@ -27,7 +30,8 @@ def evaluate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Negative log-likelihood, perplexity and bits per symbol, with the best Markov model beside it."""
+    """Negative log-likelihood, perplexity and bits per symbol, with the best Markov model beside it; of translations also
+    exact match, edit distance and BLEU."""
     from recurra.recipes.base import Question
     from recurra.recipes.catalogue import open_run
 
@@ -36,6 +40,9 @@ def evaluate(
     if as_json:
         print_json({"run": str(run), "data": answer.data, "tokens": answer.steps, "scores": answer.scores})
         return
-    columns = list(next(iter(answer.scores.values())))
-    rows = [[name, *(f"{row[column]:.4f}" for column in columns)] for name, row in answer.scores.items()]
+    columns = list(dict.fromkeys(column for row in answer.scores.values() for column in row))
+    rows = [
+        [name, *(f"{row[column]:.4f}" if column in row else "" for column in columns)]
+        for name, row in answer.scores.items()
+    ]
     print_table(f"{answer.data}: {answer.steps:,} {experiment.unit}s", ["model", *columns], rows)

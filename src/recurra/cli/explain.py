@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,10 @@ import typer
 from recurra.cli.output import AsJson, print_json, print_table
 
 if TYPE_CHECKING:
-    from recurra.recipes.base import Experiment, Probe
+    from torch import Tensor
+
+    from recurra.analysis.fields import Plane
+    from recurra.recipes.base import Experiment, Probe, Triggers
     from recurra.runs.folder import RunFolder
 
 
@@ -24,8 +28,11 @@ def explain(
     field: Annotated[bool, typer.Option("--field", help="The vector field and the basins in a plane.")] = False,
     table: Annotated[str | None, typer.Option(help="The cell at work on this text, step by step.")] = None,
     frozen: Annotated[
-        str, typer.Option("--input", help="The frozen input: zero, or a symbol of the vocabulary.")
-    ] = "zero",
+        str | None,
+        typer.Option(
+            "--input", help="The frozen input: a symbol or a trigger by name, or zero. Else a trigger of rest, or zero."
+        ),
+    ] = None,
     steps: Annotated[int, typer.Option(min=4, help="How many steps back gradients are followed.")] = 100,
     starts: Annotated[int, typer.Option(min=1, help="Starts of the search for fixed points.")] = 1024,
     period: Annotated[int, typer.Option(min=1, help="Also search for cycles up to this period.")] = 1,
@@ -43,14 +50,22 @@ def explain(
     if gradients:
         found["gradients"] = _gradients(folder, probe, steps)
     if fixed_points or field:
+        triggers = experiment.triggers(model)
+        frozen = frozen or (triggers.names[0] if triggers else "zero")
         x = experiment.frozen_input(model, frozen)
-        found["fixed_points"] = _points(folder, experiment, model, probe, x, frozen, starts, period, field)
+        machine = None
+        if triggers is not None and field:
+            machine = _automaton(folder, experiment, model, probe, triggers)
+            found["automaton"] = (
+                machine.row if machine else {"summary": "as a state machine: it comes to rest nowhere."}
+            )
+        found["fixed_points"] = _points(folder, experiment, model, probe, x, frozen, starts, period, field, machine)
     if table is not None:
         found["table"] = _table(folder, experiment, model, table, not as_json)
     if as_json:
         print_json(found)
         return
-    for part in ("gradients", "fixed_points"):
+    for part in ("gradients", "automaton", "fixed_points"):
         if part in found:
             print(found[part]["summary"])
     print(f"pictures and data: {folder.explain}")
@@ -91,6 +106,7 @@ def _gradients(folder: RunFolder, probe: Probe, steps: int) -> dict[str, Any]:
         units=flow.units,
         lyapunov=flow.lyapunov,
         **{f"loss {name}": values for name, values in flow.loss.items()},
+        **{f"carried {name}": values for name, values in flow.carried.items()},
     )
     kinds: dict[str, int] = {}
     for unit in flow.units.tolist():
@@ -102,6 +118,7 @@ def _gradients(folder: RunFolder, probe: Probe, steps: int) -> dict[str, Any]:
         "slope": flow.verdict.slope,
         "units": kinds,
         "largest_lyapunov_exponent": largest,
+        "carried": {name: str(flow.verdict_on_carried(name)) for name in flow.carried},
         "factors": [asdict(factor) for factor in flow.factors],
         "spectral_radius": {name: one.radius for name, one in matrices.items()},
     }
@@ -110,6 +127,62 @@ def _gradients(folder: RunFolder, probe: Probe, steps: int) -> dict[str, Any]:
     return row | {
         "summary": f"the gradient {flow.verdict}. Units: {said}. Largest Lyapunov exponent {largest:.4g} a step."
     }
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """The network as a state machine, with the plane that its states are seen in."""
+
+    states: Tensor
+    names: list[str]
+    plane: Plane
+    row: dict[str, Any]
+
+    def name(self, s: Tensor) -> str | None:
+        """Of a state that stands still, if it is one of the machine's."""
+        distance = (self.states - s).norm(dim=1)
+        closest = int(distance.argmin())
+        return self.names[closest] if float(distance[closest]) < 1e-4 * (1 + float(s.norm())) else None
+
+
+def _automaton(
+    folder: RunFolder, experiment: Experiment[Any], model: Any, probe: Probe, triggers: Triggers
+) -> _Machine | None:
+    """States and transitions by name, drawn as ways between attractors; `None` if it does not come to rest in three places."""
+    from recurra.analysis.automaton import extract_automaton
+    from recurra.analysis.fields import plane_of_principal_components, trajectory
+    from recurra.analysis.jacobians import StepMap
+    from recurra.analysis.plots import Move, plot_automaton, save_arrays
+
+    F = StepMap(probe.layer)
+    found = extract_automaton(F, triggers.x, triggers.x[0], F.pack(probe.layer.initial_state(1)).detach()[0])
+    if len(found.states) < 3:
+        return None
+    after = found.after.tolist()
+    names = experiment.name_states(model, F.outputs(found.states), after)
+    plane = plane_of_principal_components(found.states)
+    moves, rows = [], []
+    for k, state in enumerate(found.states):
+        for to in sorted(set(after[k]) - {k, -1}):
+            fired = [t for t, then in enumerate(after[k]) if then == to]
+            inputs = triggers.x[[fired[0]] + [0] * 40]
+            moves.append(Move(trajectory(F, state, inputs), tuple(triggers.names[t] for t in fired)))
+            rows.append({"from": names[k], "triggers": list(moves[-1].triggers), "to": names[to]})
+    lost = int((found.after < 0).sum())
+    row = {
+        "states": names,
+        "largest_eigenvalue": float(found.radii.max()),
+        "transitions": rows,
+        "lost": lost,
+        "summary": f"as a state machine: {len(names)} states ({', '.join(names)}); {len(rows)} ways between them, "
+        f"{lost} of {found.after.numel()} triggers lead to no attractor.",
+    }
+    plot_automaton(
+        plane, found.states, names, moves, folder.explain / "automaton", "Attractors, and the ways between them"
+    )
+    save_arrays(folder.explain / "automaton.npz", states=found.states, after=found.after)
+    _write(folder, "automaton.json", {key: value for key, value in row.items() if key != "summary"})
+    return _Machine(found.states, names, plane, row)
 
 
 def _points(
@@ -122,10 +195,11 @@ def _points(
     starts: int,
     period: int,
     field: bool,
+    machine: _Machine | None,
 ) -> dict[str, Any]:
     import torch
 
-    from recurra.analysis.fields import basins, frame, plane_of_principal_components, vector_field
+    from recurra.analysis.fields import basins, ends_of_plane, frame, plane_of_principal_components, vector_field
     from recurra.analysis.fixed_points import find_fixed_points
     from recurra.analysis.jacobians import StepMap
     from recurra.analysis.plots import plot_field, save_arrays
@@ -133,10 +207,19 @@ def _points(
     F = StepMap(probe.layer)
     runs = F.visited(probe.layer, probe.x).detach()
     visited = runs.flatten(0, 1)
-    found = find_fixed_points(F, x, visited, starts=starts, period=period)
+    also = machine.states if machine else visited[:0]
+    if field:
+        plane = machine.plane if machine else plane_of_principal_components(visited)
+        low, high = frame(plane.project(torch.cat([visited, also])))
+        also = torch.cat([also, ends_of_plane(F, x, plane, low, high)])
+    found = find_fixed_points(F, x, visited, starts=starts, period=period, also=also)
     said = (
         experiment.says(model, F.outputs(torch.stack([point.state for point in found.points]))) if found.points else []
     )
+    if machine is not None:
+        said = [
+            machine.name(point.state) or f"{word}, not visited" for word, point in zip(said, found.points, strict=True)
+        ]
     rows = [
         {
             "says": said[k] if k < len(said) else "",
@@ -163,8 +246,6 @@ def _points(
     }
     summary = f"input {called}: {found}"
     if field:
-        plane = plane_of_principal_components(visited)
-        low, high = frame(plane.project(torch.cat([visited, *(s[None] for s in states)]) if states else visited))
         arrows = vector_field(F, x, plane, low, high)
         colours = None
         if found.attractors:
@@ -175,7 +256,7 @@ def _points(
             save_arrays(folder.explain / "basins.npz", places=colours.places, labels=colours.labels)
         title = f"Under the input {called}"
         names = [word for word, point in zip(said, found.points, strict=True) if point.kind == "attractor"]
-        paths = list(runs[:2, :40])
+        paths = [] if machine else list(runs[:2, :40])
         plot_field(arrows, folder.explain / "field", points=found, names=names, paths=paths, title=title)
         if colours is not None:
             plot_field(

@@ -8,15 +8,19 @@ from typing import cast
 import typer
 
 from recurra.cli.bench import bench
+from recurra.cli.bench_depth import depth
 from recurra.cli.bench_training import training
 from recurra.cli.cells import cells
 from recurra.cli.check import check
 from recurra.cli.evaluate import evaluate
 from recurra.cli.explain import explain
+from recurra.cli.flag import flag
 from recurra.cli.forecast import forecast
 from recurra.cli.runs import recipes, runs
 from recurra.cli.sample import sample
+from recurra.cli.score import score
 from recurra.cli.train import train
+from recurra.cli.translate import translate
 from recurra.errors import RecurraError
 
 # typer is built on click or carries its own copy of it, depending on its version: take the class from what it offers
@@ -29,9 +33,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (cells, check, train, evaluate, sample, forecast, explain, runs, recipes):
+for verb in (cells, check, train, evaluate, sample, score, translate, flag, forecast, explain, runs, recipes):
     app.command()(verb)
 bench.command()(training)
+bench.command()(depth)
 app.add_typer(bench, name="bench")
 
 

@@ -25,6 +25,7 @@ def sample(
     draw_length: Annotated[
         bool, typer.Option("--draw-length", help="Draw the length first, as often as training sequences had it.")
     ] = False,
+    given: Annotated[str | None, typer.Option(help="The class, for a model that is told one.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same text.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -34,11 +35,12 @@ def sample(
     from recurra.errors import OptionError
     from recurra.models.sampling import Choice
     from recurra.recipes.catalogue import open_run
+    from recurra.recipes.conditioned import Conditioned
     from recurra.recipes.language import Language
 
     choice = Choice(greedy, temperature, top_k, top_p)
     _, experiment, model = open_run(run)
-    if not isinstance(experiment, Language):
+    if not isinstance(experiment, Language | Conditioned):
         raise OptionError(f"{run} is no language model: its recipe is {experiment.recipe.name}. Use recurra evaluate.")
     tokeniser = experiment.tokeniser
     ids = tokeniser.encode(prime, unknown="error").tolist()
@@ -53,6 +55,7 @@ def sample(
         model,
         ids,
         length,
+        given=given,
         choice=choice,
         exactly=draw_length,
         stop_probability=stop_probability,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -181,7 +182,7 @@ class Lanes(Stream):
         for done in range(0, int(sizes.max()), self.length):
             left = (sizes - done).clamp(0, self.length)
             # the width is that of all lanes, not only this rank's, so that ranks agree on it
-            inputs, following = _windows(self.ids, torch.tensor(starts[:-1])[rows] + done, left[rows], int(left.max()))
+            inputs, following = windows(self.ids, torch.tensor(starts[:-1])[rows] + done, left[rows], int(left.max()))
             yield Batch(inputs, following, None if bool((left == left[0]).all()) else left[rows], fresh=done == 0)
 
     def _batch(self, epoch: int, step: int) -> Batch:
@@ -311,8 +312,30 @@ class Sequences(Examples):
         width = int(everyone.max())  # that of all ranks, so that they agree on it
         share = self._share(rows)
         lengths = self._lengths[share]
-        inputs, targets = _windows(self.ids, self._starts[share], lengths, width)
+        inputs, targets = windows(self.ids, self._starts[share], lengths, width)
         return Batch(inputs, targets, lengths, fresh=True, all_rows=len(rows), all_tokens=int(everyone.sum()))
+
+
+@dataclass(frozen=True)
+class Labelled(Batch):
+    """Sequences that have a class each."""
+
+    labels: Int[Tensor, " B"] = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+
+
+class LabelledSequences(Sequences):
+    """Sequences of symbols, and the number of each one's class."""
+
+    def __init__(self, sequences: Sequence[Int[Tensor, " n"]], labels: Int[Tensor, " N"], batch_size: int, **how: Any):
+        super().__init__(sequences, batch_size, **how)
+        self.labels = labels
+
+    def _take(self, rows: npt.NDArray[np.int64]) -> Labelled:
+        return Labelled(**vars(super()._take(rows)), labels=self.labels[self._share(rows)])
+
+    def one_pass(self) -> Iterator[Labelled]:
+        for rows in _cut(self._by_length(), self.batch_size):
+            yield self._take(rows)
 
 
 class Generated(Stream):
@@ -371,7 +394,7 @@ def _cut(order: npt.NDArray[np.int64], size: int, small: int = -1) -> Iterator[n
     yield from np.split(order, np.cumsum(sizes)[:-1])
 
 
-def _windows(
+def windows(
     ids: Int[Tensor, " N"], starts: Int[Tensor, " B"], lengths: Int[Tensor, " B"], width: int
 ) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"]]:
     """Row b is `lengths[b]` symbols from `starts[b]` on, and the symbols that follow each; zeros past the end."""

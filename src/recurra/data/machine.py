@@ -9,6 +9,7 @@ trigger that does nothing in a state is noise: a child that presses buttons.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -92,36 +93,86 @@ class Machine:
         )
 
 
+RESTS = 0.04
+"""The chance, at each moment of a log with rests, that one begins."""
+
+
 def washing_machine(
-    count: int, length: int, seed: int = 0, noise: float = 0.1, pause: float = 0.4
+    count: int, length: int, seed: int = 0, noise: float = 0.1, pause: float = 0.4, rest: int = 0
 ) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N T"]]:
     """Logs of the machine at work: the trigger of each moment, and the number of the state that follows.
 
     - `noise`: the share of moments with a trigger that does nothing. `pause`: the share with no trigger at all.
+    - `rest`: in half of the logs, now and then nothing happens for up to this many moments: a state must be held for any length
+      of time, and where it is held must not drift. 0: never.
     """
     if count < 1 or length < 1:
         raise OptionError(f"washing_machine: count and length must be at least 1; got {count} and {length}.")
     if not (noise >= 0 and pause >= 0 and noise + pause < 1):
         raise OptionError(f"noise and pause are shares that leave some triggers; got {noise} and {pause}.")
+    if rest < 0:
+        raise OptionError(f"rest must not be negative; got {rest}.")
     random = np.random.default_rng(seed)
     machines, following, useful = _tables()
     names = np.array([NAMES.index(machine.name) for machine in machines])
     triggers, states = np.zeros((count, length), dtype=np.int64), np.zeros((count, length), dtype=np.int64)
+    resting = _rests(count, length, rest, random)
     now = np.zeros(count, dtype=np.int64)
     for t in range(length):
         chance, order = random.random(count), random.random((count, len(TRIGGERS)))
         wanted = np.where((chance < pause + noise)[:, None], ~useful[now], useful[now])
         wanted[:, 0] = False
         drawn = np.where(wanted, order, -1).argmax(1)  # one of those that are wanted, each as likely
-        triggers[:, t] = np.where(chance < pause, 0, drawn)
+        triggers[:, t] = np.where((chance < pause) | resting[:, t], 0, drawn)
         now = following[now, triggers[:, t]]
         states[:, t] = names[now]
     return torch.from_numpy(triggers), torch.from_numpy(states)
 
 
+def _rests(count: int, length: int, longest: int, random: np.random.Generator) -> npt.NDArray[np.bool_]:
+    """At which moments of which logs the machine is left alone; the second half of the logs has none."""
+    resting = np.zeros((count, length), dtype=np.bool_)
+    left = np.zeros((count + 1) // 2, dtype=np.int64)
+    for t in range(length if longest else 0):
+        begins = (left == 0) & (random.random(len(left)) < RESTS)
+        left = np.where(begins, random.integers(1, longest + 1, len(left)), left)
+        resting[: len(left), t] = left > 0
+        left = np.maximum(left - 1, 0)
+    return resting
+
+
 def every_state() -> list[Machine]:
     """Every state that the machine can come to, Off first."""
     return _tables()[0]
+
+
+def memories_of(after: Sequence[Sequence[int]]) -> tuple[list[set[tuple[str, int]]], int]:
+    """A table of transitions walked beside the machine: what each of its states stands for, and how many steps lead nowhere.
+
+    - `after`: by state and trigger, the number of the next state, or −1; state 0 stands for Off.
+
+    The table is the machine if each of its states stands for one memory, each of the 13 memories has one state, and no step
+    leads nowhere (`is_the_machine`).
+    """
+    found: list[set[tuple[str, int]]] = [set() for _ in after]
+    waiting, lost = [(0, Machine())] if after else [], 0
+    for state, machine in waiting:  # it grows while it is read
+        if machine.memory in found[state]:
+            continue
+        found[state].add(machine.memory)
+        for trigger, then in zip(TRIGGERS, after[state], strict=True):
+            if then < 0:
+                lost += 1
+            else:
+                waiting.append((then, machine.after(trigger)))
+    return found, lost
+
+
+def is_the_machine(after: Sequence[Sequence[int]]) -> bool:
+    """Whether a table of transitions is the machine's, one state for each memory."""
+    found, lost = memories_of(after)
+    known = {machine.memory for machine in every_state()}
+    return lost == 0 and all(len(each) == 1 for each in found) and len(found) == len(known) == len(set().union(*found))
 
 
 @cache

@@ -75,6 +75,13 @@ def flip_flop(
     return torch.where(here, signs, 0.0), signs.gather(1, last)
 
 
+def parity(count: int, length: int, seed: int = 0) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N T"]]:
+    """Running parity: at every step, whether the number of ones so far is odd. One bit must be held for ever."""
+    _check("parity", count=(count, 1), length=(length, 1))
+    bits = torch.randint(2, (count, length), generator=torch.Generator().manual_seed(seed))
+    return bits, bits.cumsum(1) % 2
+
+
 def _check(task: str, **sizes: tuple[int, int]) -> None:
     for name, (size, least) in sizes.items():
         if size < least:

@@ -21,6 +21,7 @@ class LanguageModel(SequenceModel):
     - `tied`: the softmax uses the embedding's matrix (Press & Wolf 2017); needs `embedding_size` equal to `hidden_size`.
     - `dropout`: between layers and of outputs; `input_dropout`: of symbols' vectors, as `dropout` if left out. One mask for
       all of time. `weight_dropout`: of recurrent weights.
+    - `deep_input`, `deep_output`: so many extra tanh layers before and after the recurrent ones.
 
     ```python
     model = LanguageModel(vocabulary_size=65, cell="lstm", hidden_size=128)
@@ -43,6 +44,8 @@ class LanguageModel(SequenceModel):
         tied: bool = False,
         residual: bool = False,
         learn_initial: bool = False,
+        deep_input: int = 0,
+        deep_output: int = 0,
         engine: str = "auto",
     ):
         embedding_size = embedding_size or hidden_size
@@ -63,12 +66,19 @@ class LanguageModel(SequenceModel):
             engine=engine,
         )
         input_dropout = dropout if input_dropout is None else input_dropout
-        super().__init__(recurrent, vocabulary_size, dropout=dropout, input_dropout=input_dropout)
+        super().__init__(
+            recurrent,
+            vocabulary_size,
+            dropout=dropout,
+            input_dropout=input_dropout,
+            deep_input=deep_input,
+            deep_output=deep_output,
+        )
         self.embedding = nn.Embedding(vocabulary_size, embedding_size)
         nn.init.normal_(self.embedding.weight, std=embedding_size**-0.5)
         if tied:
             self.output.weight = self.embedding.weight
 
     def embed(self, inputs: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        embedded: Tensor = self.embedding(inputs)
+        embedded: Tensor = self.deep_input(self.embedding(inputs))
         return embedded

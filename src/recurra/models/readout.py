@@ -32,6 +32,8 @@ class Readout(SequenceModel):
         weight_dropout: float = 0.0,
         residual: bool = False,
         learn_initial: bool = False,
+        deep_input: int = 0,
+        deep_output: int = 0,
         engine: str = "auto",
     ):
         recurrent = Recurrent(
@@ -45,7 +47,15 @@ class Readout(SequenceModel):
             learn_initial=learn_initial,
             engine=engine,
         )
-        super().__init__(recurrent, output_size, dropout=dropout, input_dropout=input_dropout)
+        super().__init__(
+            recurrent,
+            output_size,
+            dropout=dropout,
+            input_dropout=input_dropout,
+            deep_input=deep_input,
+            deep_output=deep_output,
+        )
 
     def embed(self, inputs: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        return inputs
+        read: Tensor = self.deep_input(inputs)
+        return read

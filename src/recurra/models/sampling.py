@@ -37,20 +37,20 @@ class Choice:
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise OptionError(f"top_p must lie in (0, 1]; got {self.top_p}.")
 
-    def probabilities(self, logits: Float[Tensor, " V"]) -> Float[Tensor, " V"]:
+    def probabilities(self, logits: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows V"]:
         """The distribution that is drawn from."""
         if self.greedy:
-            return torch.zeros_like(logits).index_fill_(0, logits.argmax(), 1.0)
+            return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
         logits = logits / self.temperature
-        if self.top_k is not None and self.top_k < len(logits):
-            least = logits.topk(self.top_k).values[-1]
+        if self.top_k is not None and self.top_k < logits.shape[-1]:
+            least = logits.topk(self.top_k).values[..., -1:]
             logits = torch.where(logits < least, -torch.inf, logits)
         probabilities = logits.softmax(-1)
         if self.top_p is not None:
             ordered, places = probabilities.sort(descending=True)
             beyond = ordered.cumsum(-1) - ordered >= self.top_p
-            probabilities = probabilities.index_fill(0, places[beyond], 0.0)
-            probabilities = probabilities / probabilities.sum()
+            probabilities = torch.zeros_like(ordered).scatter_(-1, places, ordered.masked_fill(beyond, 0.0))
+            probabilities = probabilities / probabilities.sum(-1, keepdim=True)
         return probabilities
 
 

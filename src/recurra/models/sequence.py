@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
+from recurra.layers.deep import DeepLinear, deepen
 from recurra.layers.dropout import VariationalDropout
 from recurra.layers.recurrent import Recurrent
 from recurra.types import Float, Int, State
@@ -16,13 +17,24 @@ class SequenceModel(nn.Module, ABC):
 
     - `dropout`: of outputs (between layers too: `recurrent` has its own); `input_dropout`: of the vectors that are read.
       One mask for all of time.
+    - `deep_input`, `deep_output`: so many extra tanh layers from the vectors to the recurrence, and from it to the prediction.
     """
 
-    def __init__(self, recurrent: Recurrent, output_size: int, *, dropout: float = 0.0, input_dropout: float = 0.0):
+    def __init__(
+        self,
+        recurrent: Recurrent,
+        output_size: int,
+        *,
+        dropout: float = 0.0,
+        input_dropout: float = 0.0,
+        deep_input: int = 0,
+        deep_output: int = 0,
+    ):
         super().__init__()
+        self.deep_input = deepen(recurrent.input_size, deep_input)
         self.recurrent = recurrent
         self.input_dropout, self.dropout = VariationalDropout(input_dropout), VariationalDropout(dropout)
-        self.output = nn.Linear(recurrent.output_size, output_size)
+        self.output = DeepLinear(recurrent.output_size, output_size, deep_output)
         nn.init.zeros_(self.output.bias)
 
     @abstractmethod

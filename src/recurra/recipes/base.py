@@ -38,6 +38,20 @@ class Model:
 
 
 @dataclass(frozen=True)
+class StepModel(Model):
+    """Of models that say something at every step."""
+
+    deep_input: int = setting(0, "extra tanh layers from a symbol's vector to the recurrent layers")
+    deep_output: int = setting(0, "extra tanh layers from the recurrent layers to the prediction")
+
+    def check(self) -> None:
+        super().check()
+        for name in ("deep_input", "deep_output"):
+            if getattr(self, name) < 0:
+                raise OptionError(f"model.{name} must not be negative; got {getattr(self, name)}.")
+
+
+@dataclass(frozen=True)
 class Recipe:
     """Everything that a run depends on. Each kind of experiment adds its `data`."""
 
@@ -88,6 +102,14 @@ class Probe:
     x: Tensor
 
 
+@dataclass(frozen=True)
+class Triggers:
+    """What a network that works as a state machine reads: the vectors `[K, D]` of its triggers by name, the resting one first."""
+
+    names: tuple[str, ...]
+    x: Tensor
+
+
 M = TypeVar("M", bound=nn.Module)
 
 
@@ -100,6 +122,11 @@ class Experiment(ABC, Generic[M]):
     unit = "symbol"
     """What is counted and what the loss is per."""
 
+    factorisation = (
+        "Outputs are independent given the inputs: P(y1 … yT | x) = Π P(yt | x1 … xt). No output is fed back, "
+        "so what is said at one step is not known at the next."
+    )
+    """Which joint probability the model computes, in words."""
     verbs: tuple[str, ...] = ("evaluate",)
     """What can be done with a run, on the command line."""
 
@@ -131,7 +158,7 @@ class Experiment(ABC, Generic[M]):
             "residual": model.residual,
             "learn_initial": model.learn_initial,
             "engine": self.recipe.engine,
-        }
+        } | ({"deep_input": model.deep_input, "deep_output": model.deep_output} if isinstance(model, StepModel) else {})
 
     @abstractmethod
     def make_trainer(self, model: M) -> Teacher:
@@ -164,6 +191,14 @@ class Experiment(ABC, Generic[M]):
         if name == "zero":
             return torch.zeros(self.probe(model, 1).layer.input_size)
         raise OptionError(f"input {name!r} does not exist: {self.recipe.name} has numbers as inputs. Use zero.")
+
+    def triggers(self, model: M) -> Triggers | None:
+        """The triggers of a state machine; `None` where the experiment is none."""
+        return None
+
+    def name_states(self, model: M, hidden: Tensor, after: list[list[int]]) -> list[str]:
+        """Names for the states of an automaton that was found, by the outputs and by the transitions between them."""
+        return self.says(model, hidden)
 
     def says(self, model: M, hidden: Tensor) -> list[str]:
         """What the model says at some outputs of its last layer, in a word each: names for attractors."""

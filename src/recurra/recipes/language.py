@@ -27,7 +27,7 @@ from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.language import LanguageModel
 from recurra.models.markov import Markov, best_markov
 from recurra.models.sampling import Choice, sample
-from recurra.recipes.base import Answer, Experiment, Probe, Question, Recipe
+from recurra.recipes.base import Answer, Experiment, Probe, Question, Recipe, StepModel
 from recurra.training.distributed import Ranks
 from recurra.training.dynamic_evaluation import evaluate_dynamically
 from recurra.training.evaluation import best_share, evaluate, evaluate_window, log_probabilities, mixed
@@ -64,6 +64,7 @@ class Data:
 @dataclass(frozen=True)
 class LanguageRecipe(Recipe):
     data: Data = field(default_factory=Data)
+    model: StepModel = field(default_factory=StepModel)
 
     def check(self) -> None:
         super().check()
@@ -116,21 +117,34 @@ def read_corpus(data: Data, seed: int, tokeniser: Tokeniser | None = None) -> Co
         tokeniser = build_tokeniser(
             data.tokens, parts[0], min_count=data.min_count, max_size=data.max_symbols, sequences=data.sequences
         )
-    train, valid, test = ([_encode(tokeniser, text) for text in part] for part in parts)
+    train, valid, test = ([encode_text(tokeniser, text) for text in part] for part in parts)
     return Corpus(tokeniser, train, valid, test)
 
 
-def _encode(tokeniser: Tokeniser, text: str) -> Tensor:
+def encode_text(tokeniser: Tokeniser, text: str) -> Tensor:
+    """A text as symbols, with its start and end where the tokeniser has them."""
     ids = tokeniser.encode(text, unknown="replace")
     if tokeniser.start is None or tokeniser.end is None:
         return ids
     return torch.cat([torch.tensor([tokeniser.start]), ids, torch.tensor([tokeniser.end])])
 
 
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """A text, symbol by symbol, and the log-probability that each model gives to each."""
+
+    symbols: list[str]
+    logs: dict[str, Float[Tensor, " N"]]
+
+
 class Language(Experiment[LanguageModel]):
     """A language model on a text. With the vocabulary of a run folder, the text is not needed until it is trained or judged."""
 
-    verbs = ("evaluate", "sample")
+    factorisation = (
+        "A product of conditionals: P(y1 … yT) = Π P(yt | y1 … yt−1). Each output is fed back as the next input, "
+        "so outputs depend on one another."
+    )
+    verbs = ("evaluate", "sample", "score", "explain")
 
     def __init__(self, recipe: LanguageRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
         super().__init__(recipe, ranks)
@@ -185,9 +199,13 @@ class Language(Experiment[LanguageModel]):
         return Lanes(text, math.lcm(lanes, self.ranks.world), 512, shuffle=False, **share)
 
     def make_model(self) -> LanguageModel:
+        return self.untrained(self.tokeniser.size)
+
+    def untrained(self, vocabulary_size: int) -> LanguageModel:
+        """The recipe's model for any vocabulary."""
         model = self.recipe.model
         return LanguageModel(
-            self.tokeniser.size,
+            vocabulary_size,
             model.cell,
             model.hidden_size,
             embedding_size=model.embedding_size,
@@ -238,6 +256,19 @@ class Language(Experiment[LanguageModel]):
         scores = {k: {"nats": v, "perplexity": math.exp(min(v, 700)), "bits": v / math.log(2)} for k, v in nats.items()}
         return Answer(name, len(logs), scores)
 
+    def score(self, model: LanguageModel, text: str, *, baselines: bool = True) -> Scored:
+        """log P of each symbol of a text, given those before it; what the model starts from is given, not scored."""
+        ids = self.symbols_of(text)
+        line = torch.tensor(ids if self.tokeniser.start is not None else [*self.opening([]), *ids])
+        if len(line) < 2:
+            raise DataError("an empty text has no symbol to score. Give one.")
+        with torch.no_grad():
+            said = model(line[None, :-1].to(model.output.weight.device))[0][0].double().log_softmax(-1).cpu()
+        logs = {f"{self.recipe.model.cell}-{self.recipe.model.hidden_size}": said.gather(1, line[1:, None])[:, 0]}
+        if baselines:
+            logs[f"markov order {self.corpus.markov.order}"] = self.corpus.markov.log_probabilities([line])
+        return Scored([self.symbol_names[k] for k in line[1:].tolist()], logs)
+
     def _logs(self, model: LanguageModel, part: list[Tensor]) -> Float[Tensor, " N"]:
         """log P of every symbol of a part but the first of each sequence, in order."""
         if not self.recipe.data.sequences:
@@ -261,8 +292,12 @@ class Language(Experiment[LanguageModel]):
         start = [self.tokeniser.start] if self.tokeniser.start is not None else []
         return [*start, *ids] or self.tokeniser.encode("\n", unknown="replace").tolist()
 
-    def draw(self, model: LanguageModel, ids: list[int], length: int, **how: Any) -> Iterator[int]:
+    def draw(
+        self, model: LanguageModel, ids: list[int], length: int, *, given: str | None = None, **how: Any
+    ) -> Iterator[int]:
         """Symbols that follow `ids`; `how` as for `sample`."""
+        if given is not None:
+            raise OptionError(f"{self.recipe.name} is told no class: leave --given out. The recipe `conditioned` is.")
         never = [self.tokeniser.start] if self.tokeniser.start is not None else []
         return sample(model, self.opening(ids), length, end=self.tokeniser.end, never=never, **how)
 

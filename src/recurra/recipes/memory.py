@@ -9,20 +9,20 @@ import torch
 from torch import Tensor
 
 from recurra.data.batches import Generated, Stream
-from recurra.data.machine import NAMES, TRIGGERS, washing_machine
-from recurra.data.tasks import adding, adding_baseline, copying, copying_baseline, flip_flop
+from recurra.data.machine import NAMES, TRIGGERS, memories_of, washing_machine
+from recurra.data.tasks import adding, adding_baseline, copying, copying_baseline, flip_flop, parity
 from recurra.errors import OptionError, choose_from
 from recurra.models.language import LanguageModel
 from recurra.models.readout import Readout
 from recurra.models.sequence import SequenceModel
-from recurra.recipes.base import Answer, Experiment, Probe, Question, Recipe
+from recurra.recipes.base import Answer, Experiment, Probe, Question, Recipe, StepModel, Triggers
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, evaluate
 from recurra.training.loop import Trainer
 from recurra.training.objectives import weighted_nll, weighted_square
 from recurra.types import Float, setting
 
-NUMBERS, SYMBOLS = ("adding", "flip-flop"), {"copying": 10, "washing-machine": len(TRIGGERS)}
+NUMBERS, SYMBOLS = ("adding", "flip-flop"), {"copying": 10, "washing-machine": len(TRIGGERS), "parity": 2}
 """The tasks that read numbers, and those that read symbols with how many there are."""
 TEST, VALID = 2**32, 2**32 + 1
 """Seeds of held-out sequences are these plus the recipe's own: none that training draws."""
@@ -30,10 +30,11 @@ TEST, VALID = 2**32, 2**32 + 1
 
 @dataclass(frozen=True)
 class MemoryData:
-    task: str = setting("adding", "adding, copying, flip-flop or washing-machine")
+    task: str = setting("adding", "adding, copying, flip-flop, parity or washing-machine")
     length: int = setting(200, "steps of a sequence, or of the wait before it is said again (copying)")
     bits: int = setting(3, "channels of the flip-flop")
     noise: float = setting(0.1, "share of the washing machine's triggers that do nothing")
+    rest: int = setting(50, "in half of its logs it is left alone now and then, for up to this many steps; 0: never")
 
     def check(self) -> None:
         choose_from("data.task", self.task, (*NUMBERS, *SYMBOLS))
@@ -41,6 +42,8 @@ class MemoryData:
             raise OptionError(f"data.bits must be at least 1; got {self.bits}.")
         if not 0 <= self.noise < 0.6:
             raise OptionError(f"data.noise must lie between 0 and 0.6; got {self.noise}.")
+        if self.rest < 0:
+            raise OptionError(f"data.rest must not be negative; got {self.rest}.")
         if self.length < 2:
             raise OptionError(f"data.length must be at least 2; got {self.length}.")
 
@@ -48,6 +51,7 @@ class MemoryData:
 @dataclass(frozen=True)
 class MemoryRecipe(Recipe):
     data: MemoryData = field(default_factory=MemoryData)
+    model: StepModel = field(default_factory=StepModel)
 
     def check(self) -> None:
         super().check()
@@ -87,8 +91,10 @@ class Memory(Experiment[SequenceModel]):
         dtype = self.recipe.precision
         if self.task == "copying":
             return *copying(count, length, seed), None
+        if self.task == "parity":
+            return *parity(count, length, seed), None
         if self.task == "washing-machine":
-            return *washing_machine(count, length, seed, self.recipe.data.noise), None
+            return *washing_machine(count, length, seed, self.recipe.data.noise, rest=self.recipe.data.rest), None
         if self.task == "flip-flop":
             pulses, signs = flip_flop(count, length, seed, self.recipe.data.bits)
             return pulses.to(dtype), signs.to(dtype), torch.ones(count, length)
@@ -151,6 +157,19 @@ class Memory(Experiment[SequenceModel]):
         with torch.no_grad():
             return model.embed(torch.tensor([[trigger]]))[0, 0]
 
+    def triggers(self, model: SequenceModel) -> Triggers | None:
+        if self.task != "washing-machine":
+            return None
+        return Triggers(TRIGGERS, torch.stack([self.frozen_input(model, name) for name in TRIGGERS]))
+
+    def name_states(self, model: SequenceModel, hidden: Float[Tensor, "N H"], after: list[list[int]]) -> list[str]:
+        """What the machine would be in, had it read the same triggers; what the network says where that is not one thing."""
+        memories, _ = memories_of(after)
+        return [
+            said if len(memory) != 1 else " ".join(str(part) for part in next(iter(memory)) if part)
+            for said, memory in zip(self.says(model, hidden), memories, strict=True)
+        ]
+
     @torch.no_grad()
     def says(self, model: SequenceModel, hidden: Float[Tensor, "N H"]) -> list[str]:
         said = model.output(hidden.to(model.output.weight.dtype))
@@ -180,7 +199,7 @@ class Memory(Experiment[SequenceModel]):
                 scores[guess[0]] = {"mean squared error": guess[1]}
             return Answer("test", made.tokens, scores)
         made = evaluate(model, stream)
-        if self.task == "washing-machine":
+        if self.task != "copying":
             return Answer("test", made.tokens, {called: {"nats": made.nats, "accuracy": made.accuracy or 0.0}})
         recalled = self._recalled(model, stream)
         scores = {called: {"nats": made.nats, "recalled": recalled.accuracy or 0.0}}

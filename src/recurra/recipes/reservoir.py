@@ -117,10 +117,13 @@ class Reservoir(Experiment[EchoState]):
     """A series that is forecast (its outputs are all that is read), or one that inputs drive (NARMA)."""
 
     unit = "step"
+    factorisation = "It says numbers, not probabilities; in a forecast each of them is fed back as the next input."
 
     def __init__(self, recipe: ReservoirRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
         super().__init__(recipe, ranks)
         self._kept = vocabulary
+        if not self.driven:
+            self.verbs = ("evaluate", "forecast")
         if ranks.world > 1:
             raise OptionError("a readout is solved for in one process. Start recurra train without torchrun.")
 
@@ -128,10 +131,6 @@ class Reservoir(Experiment[EchoState]):
     def driven(self) -> bool:
         """Whether there are inputs besides the series itself."""
         return self.recipe.data.path is None and bool(self.recipe.data.task == "narma")
-
-    @property
-    def verbs(self) -> tuple[str, ...]:  # type: ignore[override]
-        return ("evaluate",) if self.driven else ("evaluate", "forecast")
 
     @property
     def vocabulary(self) -> dict[str, Any]:

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from recurra.cli.output import AsJson, print_json, print_table
+
+
+def score(
+    run: Annotated[Path, typer.Argument(help="A run folder of a language model.")],
+    text: Annotated[str, typer.Argument(help="The text to score.")],
+    by_symbol: Annotated[bool, typer.Option("--by-symbol", help="Also each symbol, given those before it.")] = False,
+    baselines: Annotated[bool, typer.Option(help="Also the best order-k Markov model of the training text.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """The probability of a text under a trained model, and the product that it is made of."""
+    from recurra.errors import OptionError
+    from recurra.recipes.catalogue import open_run
+    from recurra.recipes.language import Language
+
+    _, experiment, model = open_run(run)
+    if not isinstance(experiment, Language):
+        raise OptionError(f"{run} gives no text a probability: {experiment.factorisation} Use recurra evaluate.")
+    found = experiment.score(model, text, baselines=baselines)
+    if as_json:
+        print_json(
+            {
+                "run": str(run),
+                "factorisation": experiment.factorisation,
+                "symbols": found.symbols,
+                "log_probabilities": {name: logs.tolist() for name, logs in found.logs.items()},
+            }
+        )
+        return
+    typer.echo(experiment.factorisation)
+    rows = []
+    for name, logs in found.logs.items():
+        nats = -float(logs.mean())
+        rows.append([name, f"{float(logs.sum()):.4f}", f"{nats:.4f}", f"{math.exp(min(nats, 700)):.4f}"])
+    print_table(f"{len(found.symbols)} symbols", ["model", "log P", "nats a symbol", "perplexity"], rows)
+    if by_symbol:
+        columns = [[f"{math.exp(value):.4f}" for value in logs.tolist()] for logs in found.logs.values()]
+        each = [list(row) for row in zip([repr(symbol) for symbol in found.symbols], *columns, strict=True)]
+        print_table("P of each symbol, given those before it", ["symbol", *found.logs], each)

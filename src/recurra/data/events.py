@@ -1,0 +1,215 @@
+"""Event logs: cases, each a sequence of activities with times and attributes, from CSV or XES files (gzip too)."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import numpy.typing as npt
+
+from recurra.errors import DataError, nearest
+
+NAMES = {
+    "case": ("caseid", "case", "caseconceptname", "traceid", "trace", "id"),
+    "activity": ("activityid", "activity", "conceptname", "activityname", "event", "task", "action"),
+    "time": ("completetimestamp", "timestamp", "timetimestamp", "time", "datetime", "date", "endtime", "starttime"),
+}
+"""What columns are usually called, with everything but letters left out."""
+
+FORMATS = (
+    "%d-%m-%Y %H:%M:%S",
+    "%d/%m/%Y %H:%M:%S",
+    "%d.%m.%Y %H:%M:%S",
+    "%d/%m/%Y %H:%M",
+    "%d.%m.%Y %H:%M",
+    "%Y/%m/%d %H:%M:%S",
+)
+"""Ways to write a moment besides ISO 8601 and seconds since 1970."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What happened to one thing, in order. `times` are seconds since 1970; `None` where the log has none."""
+
+    name: str
+    activities: list[str]
+    times: npt.NDArray[np.float64] | None
+    attributes: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EventLog:
+    """Cases in the order in which the file first names them, and the columns that they were read from."""
+
+    cases: list[Case]
+    columns: dict[str, str | None]
+
+    @property
+    def events(self) -> int:
+        return sum(len(case.activities) for case in self.cases)
+
+
+def read_log(
+    path: str | Path,
+    *,
+    case: str | None = None,
+    activity: str | None = None,
+    time: str | None = None,
+    attributes: Sequence[str] = (),
+) -> EventLog:
+    """A log of events. Columns that are not named are guessed from what columns are usually called.
+
+    Events of a case are put in the order of their times; those with the same time, or without, stay in the order of the file.
+
+    - `attributes`: further columns, taken as categories.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"{path} is no file. Give an event log: a .csv or .xes file, gzip too.")
+    name = path.name.removesuffix(".gz").lower()
+    header, rows = (_read_xes if name.endswith(".xes") else _read_csv)(path)
+    columns = {
+        "case": _find("case", case, header, path),
+        "activity": _find("activity", activity, header, path),
+        "time": _find("time", time, header, path, needed=time is not None),
+    }
+    for column in attributes:
+        _find("attribute", column, header, path)
+    kept: dict[str, list[tuple[float, str, list[str]]]] = {}
+    for number, row in rows:
+        identity, what = row.get(columns["case"] or "", ""), row.get(columns["activity"] or "", "")
+        if not identity or not what:
+            missing = "case" if not identity else "activity"
+            raise DataError(f"{path}, row {number}: the {missing} is empty. Fill it in or leave the row out.")
+        moment = 0.0 if columns["time"] is None else _moment(row.get(columns["time"], ""), path, number)
+        kept.setdefault(identity, []).append((moment, what, [row.get(column, "") for column in attributes]))
+    if not kept:
+        raise DataError(f"{path} has no events. Give a log with at least one row.")
+    return EventLog([_case(name, events, columns["time"], attributes) for name, events in kept.items()], columns)
+
+
+def _case(name: str, events: list[tuple[float, str, list[str]]], time: str | None, attributes: Sequence[str]) -> Case:
+    events = sorted(events, key=lambda event: event[0])
+    times = np.array([moment for moment, _, _ in events]) if time is not None else None
+    further = {column: [values[k] for _, _, values in events] for k, column in enumerate(attributes)}
+    return Case(name, [what for _, what, _ in events], times, further)
+
+
+def _find(what: str, asked: str | None, header: list[str], path: Path, *, needed: bool = True) -> str | None:
+    if asked is not None:
+        if asked in header:
+            return asked
+        raise DataError(
+            f"{path} has no column {asked!r} for the {what}{nearest(asked, header)}. It has: {', '.join(header)}."
+        )
+    plain = {re.sub(r"[^a-z]", "", column.lower()): column for column in reversed(header)}
+    for usual in NAMES[what]:
+        if usual in plain:
+            return plain[usual]
+    if not needed or what == "time":
+        return None
+    raise DataError(
+        f"{path} has no column that looks like the {what}; say which it is with data.{what}=NAME. "
+        f"It has: {', '.join(header)}."
+    )
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        read = path.read_bytes()
+        return gzip.decompress(read) if path.suffix == ".gz" else read
+    except (OSError, EOFError) as error:
+        raise DataError(f"{path} cannot be read: {error}.") from error
+
+
+def _read_csv(path: Path) -> tuple[list[str], Iterator[tuple[int, dict[str, str]]]]:
+    try:
+        text = _bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text ({error}). Save it as UTF-8.") from error
+    first = text.partition("\n")[0]
+    comma = max(",;\t|", key=first.count)
+    reader = csv.reader(io.StringIO(text), delimiter=comma)
+    header = [column.strip() for column in next(reader, [])]
+    if len(header) < 2:
+        raise DataError(f"{path} has {len(header)} columns; an event log has a case and an activity at least.")
+
+    def rows() -> Iterator[tuple[int, dict[str, str]]]:
+        for number, row in enumerate(reader, 2):
+            if not any(cell.strip() for cell in row):
+                continue
+            if len(row) != len(header):
+                raise DataError(f"{path}, row {number}: {len(row)} cells, but the header has {len(header)}.")
+            yield number, {column: cell.strip() for column, cell in zip(header, row, strict=True)}
+
+    return header, rows()
+
+
+def _read_xes(path: Path) -> tuple[list[str], Iterator[tuple[int, dict[str, str]]]]:
+    """The attributes of each event; those of its trace with `case:` before their key."""
+    rows: list[tuple[int, dict[str, str]]] = []
+    header: dict[str, None] = {"case:concept:name": None}
+    trace: dict[str, str] | None = None
+    event: dict[str, str] | None = None
+    traces = 0
+    try:
+        for moment, element in ElementTree.iterparse(io.BytesIO(_bytes(path)), events=("start", "end")):
+            match element.tag.rsplit("}", 1)[-1], moment:
+                case "trace", "start":
+                    trace, traces = {}, traces + 1
+                case "event", "start":
+                    event = {}
+                case "event", "end" if event is not None:
+                    row = {"case:concept:name": str(traces), **(trace or {}), **event}
+                    header.update(dict.fromkeys(row))
+                    rows.append((len(rows) + 1, row))
+                    event = None
+                case "trace", "end":
+                    trace = None
+                    element.clear()
+                case _, "start" if "key" in element.attrib:
+                    key, value = element.attrib["key"], element.get("value", "")
+                    if event is not None:
+                        event.setdefault(key, value)
+                    elif trace is not None:
+                        trace.setdefault(f"case:{key}", value)
+    except ElementTree.ParseError as error:
+        raise DataError(f"{path} is not readable as XES: {error}.") from error
+    return list(header), iter(rows)
+
+
+def _moment(text: str, path: Path, number: int) -> float:
+    """Seconds since 1970; a moment without a zone is taken as UTC."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    for read in (datetime.fromisoformat, *(lambda t, f=each: datetime.strptime(t, f) for each in FORMATS)):
+        try:
+            found = read(text)
+        except ValueError:
+            continue
+        return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
+    raise DataError(
+        f"{path}, row {number}: {text!r} is no time that can be read. Write it as 2012-04-03 16:55:38 (ISO 8601)."
+    )
+
+
+def time_features(times: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Of each event of a case: log of the seconds since the one before and since the first, and hour and weekday as angles."""
+    since = np.diff(times, prepend=times[:1])
+    day, week = 2 * np.pi * times / 86400, 2 * np.pi * times / (7 * 86400)
+    return np.stack(
+        [np.log1p(since), np.log1p(times - times[0]), np.sin(day), np.cos(day), np.sin(week), np.cos(week)], axis=1
+    )
+
+
+TIME_FEATURES = 6

@@ -1,0 +1,406 @@
+"""Trees in words: read from bracketed expressions, nested JSON or Python source, and numbered for a network.
+
+Nothing here recurses: trees may be deeper than Python's stack.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NoReturn
+
+from recurra.data.forest import Forest, make_forest
+from recurra.data.text import Document, read_documents
+from recurra.errors import DataError, choose_from
+
+LABELS = ("every", "root", "outer")
+"""What the first word of a bracket is: a label to learn (`every`); a label, of which only the outermost is learned (`root`);
+or a symbol that the node reads, but for the outermost, which is a label to learn (`outer`)."""
+
+UNKNOWN, NODE = "<unk>", "<node>"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One tree, its nodes in an order in which a parent comes before its children.
+
+    - `symbols`: what a node reads; `None`: nothing but its children. `labels`: its class; `None`: it has none.
+    - `parents`: the number of each node's parent; −1 at the root, which is node 0.
+    """
+
+    symbols: list[str | None]
+    parents: list[int]
+    labels: list[str | None]
+
+
+@dataclass(frozen=True)
+class TreeVocabulary:
+    """The symbols that nodes read, numbered after `<unk>` (0) and `<node>` (1: nothing to read), and the classes.
+
+    `widest`: the most children that a node had.
+    """
+
+    symbols: list[str]
+    classes: list[str]
+    widest: int
+
+    @cached_property
+    def _ids(self) -> dict[str | None, int]:
+        return {None: 1} | {symbol: k for k, symbol in enumerate(self.symbols, start=2)}
+
+    @cached_property
+    def _classes(self) -> dict[str | None, int]:
+        return {None: -1} | {label: k for k, label in enumerate(self.classes)}
+
+    @property
+    def size(self) -> int:
+        return len(self.symbols) + 2
+
+    def plant(self, trees: Sequence[Tree]) -> Forest:
+        """Trees as numbers."""
+        strange = next((label for tree in trees for label in tree.labels if label not in self._classes), None)
+        if strange is not None:
+            raise DataError(
+                f"the label {strange!r} was not among those that were learned: {', '.join(self.classes)}. "
+                "Give trees with those labels."
+            )
+        return make_forest(
+            [tree.parents for tree in trees],
+            [[self._ids.get(symbol, 0) for symbol in tree.symbols] for tree in trees],
+            [[self._classes[label] for label in tree.labels] for tree in trees],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "tree", "symbols": self.symbols, "classes": self.classes, "widest": self.widest}
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> TreeVocabulary:
+        try:
+            return cls(list(saved["symbols"]), list(saved["classes"]), int(saved["widest"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"This is not a saved vocabulary of trees ({error} is missing or wrong).") from error
+
+
+def build_vocabulary(train: Sequence[Tree], others: Sequence[Tree] = (), min_count: int = 1) -> TreeVocabulary:
+    """The symbols of training trees, the most frequent first; the classes of those and of others.
+
+    - `min_count`: symbols that are seen less often become `<unk>`.
+    """
+    counts = Counter(symbol for tree in train for symbol in tree.symbols if symbol is not None)
+    kept = sorted((s for s in counts if counts[s] >= min_count), key=lambda s: (-counts[s], s))
+    everything = [*train, *others]
+    classes = {label for tree in everything for label in tree.labels if label is not None}
+    widest = max((max(Counter(tree.parents[1:]).values(), default=0) for tree in everything), default=0)
+    return TreeVocabulary(kept, sorted(classes), max(1, widest))
+
+
+def read_trees(path: str | Path, labels: str = "every") -> list[Tree]:
+    """The trees of a file, a folder or a pattern, by what the files are called.
+
+    | files | trees |
+    |---|---|
+    | `.json` | one tree, or a list of trees: see `json_trees` |
+    | `.jsonl` | a tree on each line |
+    | `.py` | one for each function, labelled by its file or folder: see `python_trees`; others beside them are left out |
+    | any other | bracketed expressions: see `parse_expressions` |
+    """
+    documents = read_documents(path)
+    source = [each for each in documents if each.name.endswith(".py")]
+    trees = python_trees(source) if source else [tree for each in documents for tree in _read_document(each, labels)]
+    if not trees:
+        raise DataError(f"Trees were asked for from {path}, but there is none in it.")
+    return trees
+
+
+def _read_document(document: Document, labels: str) -> Iterator[Tree]:
+    name = document.name.removesuffix(".gz")
+    if name.endswith(".jsonl"):
+        for number, line in enumerate(document.text.splitlines(), start=1):
+            if line.strip():
+                yield json_tree(parse_json(line, document.name, line=number), f"{document.name}, line {number}", labels)
+    elif name.endswith(".json"):
+        found = parse_json(document.text, document.name)
+        for number, value in enumerate(found if isinstance(found, list) else [found], start=1):
+            yield json_tree(value, f"{document.name}, tree {number}", labels)
+    else:
+        yield from parse_expressions(document.text, document.name, labels)
+
+
+# -- bracketed expressions ---------------------------------------------------------------------------------------------
+
+
+def parse_expressions(text: str, name: str = "the text", labels: str = "every") -> list[Tree]:
+    """Bracketed trees, such as `(3 (2 word) (2 (2 a) (2 b)))`, one after the other, on one line or on several.
+
+    A bracket holds a head and then words or brackets. A head is a label, and a bracket with a single word is a leaf that reads
+    it; or a symbol that the node reads (`labels="outer"`, as for the categories of `(yes (S (NP the cat) (VP sat)))`), and
+    then each word is a leaf of its own.
+    """
+    choose_from("labels", labels, LABELS)
+    trees: list[Tree] = []
+    raw, opened = _Raw(), list[int]()  # the tree that is being read, and where its open brackets are in the text
+    for token in re.finditer(r"[()]|[^\s()]+", text):
+        here, word = token.start(), token.group()
+        if word == "(":
+            if opened and not raw.has_head():
+                _fail(
+                    text,
+                    here,
+                    name,
+                    "a bracket opens where a label was expected. Write (LABEL word) or (LABEL (…) (…)).",
+                )
+            opened.append(here)
+            raw.open()
+        elif not opened:
+            found = (
+                "a bracket is closed that was never opened" if word == ")" else f"{word!r} stands outside of brackets"
+            )
+            _fail(text, here, name, f"{found}. A tree is (LABEL word) or (LABEL (…) (…)).")
+        elif word == ")":
+            if not raw.has_content():
+                _fail(text, opened[-1], name, "a bracket holds no word and no other bracket. Write (LABEL word).")
+            opened.pop()
+            raw.close()
+            if not opened:
+                trees.append(raw.tree(labels))
+                raw = _Raw()
+        else:
+            raw.add(word)
+    if opened:
+        _fail(text, opened[0], name, "the bracket that opens here is never closed. Add the missing ).")
+    return trees
+
+
+class _Raw:
+    """A bracketed tree as it stands: brackets with their heads, and words."""
+
+    def __init__(self) -> None:
+        self.texts: list[str | None] = []
+        self.parents: list[int] = []
+        self.children: list[list[int]] = []
+        self.is_word: list[bool] = []
+        self.path: list[int] = []
+
+    def has_head(self) -> bool:
+        return self.texts[self.path[-1]] is not None
+
+    def has_content(self) -> bool:
+        return bool(self.children[self.path[-1]])
+
+    def open(self) -> None:
+        self.path.append(self._put(None, is_word=False))
+
+    def close(self) -> None:
+        self.path.pop()
+
+    def add(self, word: str) -> None:
+        """The head of the innermost bracket, or one of its words."""
+        if self.has_head():
+            self._put(word, is_word=True)
+        else:
+            self.texts[self.path[-1]] = word
+
+    def _put(self, text: str | None, *, is_word: bool) -> int:
+        here, parent = len(self.texts), self.path[-1] if self.path else -1
+        self.texts.append(text)
+        self.parents.append(parent)
+        self.children.append([])
+        self.is_word.append(is_word)
+        if parent >= 0:
+            self.children[parent].append(here)
+        return here
+
+    def tree(self, labels: str) -> Tree:
+        if labels == "outer":
+            return Tree([None, *self.texts[1:]], self.parents, [self.texts[0], *[None] * (len(self.texts) - 1)])
+        symbols: list[str | None] = []
+        heads: list[str | None] = []
+        parents: list[int] = []
+        places: list[int] = []  # of each raw node among those that are kept
+        for n, text in enumerate(self.texts):
+            parent = self.parents[n]
+            places.append(len(symbols))
+            if self.is_word[n] and len(self.children[parent]) == 1:
+                symbols[places[parent]] = text  # (2 word) is one leaf
+                continue
+            symbols.append(text if self.is_word[n] else None)
+            heads.append(None if self.is_word[n] or (labels == "root" and n) else text)
+            parents.append(places[parent] if n else -1)
+        return Tree(symbols, parents, heads)
+
+
+def write_expression(tree: Tree) -> str:
+    """A tree with labels, or without any, in brackets: `(3 (2 word) …)`, or `(MAX 2 9 (MIN 4 7))`."""
+    children: list[list[int]] = [[] for _ in tree.parents]
+    for n, parent in enumerate(tree.parents[1:], start=1):
+        children[parent].append(n)
+    parts: list[str] = []
+    waiting: list[int | str] = [0]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, str):
+            parts.append(node)
+            continue
+        words = [word for word in (tree.labels[node], tree.symbols[node]) if word is not None]
+        if len(words) == 1 and not children[node]:
+            parts.append(f" {words[0]}")
+            continue
+        parts.append(f" ({' '.join(words)}")
+        waiting += [")", *reversed(children[node])]
+    return "".join(parts).strip()
+
+
+def _fail(text: str, place: int, name: str, message: str, line: int = 1) -> NoReturn:
+    number = text.count("\n", 0, place) + line
+    raise DataError(f"{name}, line {number}, column {place - text.rfind(chr(10), 0, place)}: {message}")
+
+
+# -- nested JSON -------------------------------------------------------------------------------------------------------
+
+_JSON = re.compile(
+    r'\s*(?:(?P<mark>[][{},:])|(?P<value>"(?:[^"\\\x00-\x1f]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)|(?P<bad>\S))'
+)
+
+
+def parse_json(text: str, name: str = "the text", line: int = 1) -> Any:
+    """What `json.loads` gives, at any depth; `line`: the number of the text's first line, for errors."""
+    top: list[Any] = []
+    inside: list[Any] = [top]  # the lists and objects that are open
+    keys: list[str] = []
+    expected = "a value"
+    for token in _JSON.finditer(text):
+        mark, word = token["mark"], token["value"]
+        here = token.start(token.lastgroup or 0)
+        if expected == "the end" or token["bad"]:
+            _fail(
+                text, here, name, f"{expected} was expected in this JSON, but there is {token.group().strip()!r}.", line
+            )
+        holder = inside[-1]
+        if word is not None and expected.startswith("a key") and word[0] == '"':
+            keys.append(_scalar(text, here, name, word, line))
+            expected = "a colon"
+            continue
+        if mark == ":" and expected == "a colon":
+            expected = "a value"
+            continue
+        if mark == "," and expected.startswith("a comma"):
+            expected = "a key" if isinstance(holder, dict) else "a value"
+            continue
+        if mark in ("]", "}") and expected.endswith(f"or {mark}"):
+            inside.pop()
+        elif expected.startswith("a value") and (word is not None or mark in ("[", "{")):
+            value: Any = _scalar(text, here, name, word, line) if word is not None else [] if mark == "[" else {}
+            if isinstance(holder, dict):
+                holder[keys.pop()] = value
+            else:
+                holder.append(value)
+            if word is None:
+                inside.append(value)
+                expected = "a value or ]" if mark == "[" else "a key or }"
+                continue
+        else:
+            _fail(text, here, name, f"{expected} was expected in this JSON, but there is {mark or word!r}.", line)
+        holder = inside[-1]
+        expected = "the end" if holder is top else "a comma or }" if isinstance(holder, dict) else "a comma or ]"
+    if expected != "the end":
+        _fail(text, len(text.rstrip()), name, f"{expected} was expected in this JSON, but it ends.", line)
+    return top[0]
+
+
+def _scalar(text: str, place: int, name: str, word: str, line: int) -> Any:
+    try:
+        return json.loads(word)
+    except ValueError as error:
+        _fail(text, place, name, f"{word!r} cannot be read as JSON ({error}).", line)
+
+
+def json_tree(value: Any, where: str = "the tree", labels: str = "every") -> Tree:
+    """A tree from nested JSON. A node is an object with some of `label`, `symbol` and `children`; a list stands for a node that
+    has only children, and a text, number or truth value for a leaf that reads it.
+
+    `{"label": "yes", "children": ["not", {"symbol": "VP", "children": ["so", "good"]}]}`
+    """
+    choose_from("labels", labels, LABELS)
+    symbols: list[str | None] = []
+    parents: list[int] = []
+    found: list[str | None] = []
+    waiting: list[tuple[int, Any]] = [(-1, value)]
+    while waiting:
+        parent, node = waiting.pop()
+        here = len(parents)
+        children: Any = []
+        symbol = label = None
+        if isinstance(node, dict):
+            strange = [key for key in node if key not in ("label", "symbol", "children")]
+            if strange:
+                raise DataError(f"{where}: a node has label, symbol and children, but here is {strange[0]!r}.")
+            symbol, label, children = node.get("symbol"), node.get("label"), node.get("children") or []
+            if not isinstance(children, list) or isinstance(symbol, list | dict) or isinstance(label, list | dict):
+                raise DataError(f"{where}: children must be a list, symbol and label a text or a number.")
+        elif isinstance(node, list):
+            children = node
+        else:
+            symbol = node
+        if symbol is None and not children:
+            raise DataError(f"{where}: a node has neither a symbol nor children. Give it one of them.")
+        parents.append(parent)
+        symbols.append(None if symbol is None else _as_text(symbol))
+        found.append(None if label is None or (parent >= 0 and labels != "every") else _as_text(label))
+        waiting += [(here, child) for child in reversed(children)]
+    return Tree(symbols, parents, found)
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+# -- Python source -----------------------------------------------------------------------------------------------------
+
+
+def python_trees(documents: Iterable[Document]) -> list[Tree]:
+    """The syntax tree of each function and method. Its label is the folder or file, of those that were read, that it is in.
+
+    A node reads the kind of syntax (`If`, `Call`); names are leaves of their own, and a constant is a leaf that reads its type.
+    """
+    trees = []
+    for document in documents:
+        label = document.name.split("/")[0].removesuffix(".py")
+        try:
+            module = ast.parse(document.text)
+        except SyntaxError as error:
+            where = f"{document.name}, line {error.lineno}, column {error.offset}"
+            raise DataError(f"{where}: this is not Python ({error.msg}). Leave the file out.") from None
+        except (RecursionError, MemoryError, ValueError) as error:
+            raise DataError(f"{document.name} cannot be parsed as Python ({error}). Leave the file out.") from None
+        waiting: list[ast.AST] = [module]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                trees.append(_syntax_tree(node, label))
+            elif isinstance(node, ast.Module | ast.ClassDef):
+                waiting += reversed(node.body)
+    return trees
+
+
+def _syntax_tree(root: ast.AST, label: str) -> Tree:
+    symbols: list[str | None] = []
+    parents: list[int] = []
+    waiting: list[tuple[int, Any]] = [(-1, root)]
+    while waiting:
+        parent, node = waiting.pop()
+        here = len(parents)
+        parents.append(parent)
+        symbols.append(type(node).__name__ if isinstance(node, ast.AST) else str(node))
+        if isinstance(node, ast.Constant):
+            waiting.append((here, type(node.value).__name__))
+        elif isinstance(node, ast.AST):
+            fields = [value for name, value in ast.iter_fields(node) if name not in ("ctx", "type_comment", "lineno")]
+            items = [item for value in fields for item in (value if isinstance(value, list) else [value])]
+            waiting += [(here, item) for item in reversed(items) if isinstance(item, ast.AST | str)]
+    return Tree(symbols, parents, [label, *[None] * (len(symbols) - 1)])

@@ -1,0 +1,210 @@
+"""What a model says at its best, or by chance: greedy, drawn, or by beam search, for many sequences side by side."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from recurra.errors import OptionError
+from recurra.models.sampling import Choice
+from recurra.models.sequence import SequenceModel
+from recurra.types import Float, Int, State
+
+
+class Stepwise(Protocol):
+    """Anything that says symbol after symbol. Rows are sequences; tensors of the state have a row for each."""
+
+    def start(self) -> tuple[Float[Tensor, "N V"], State]:
+        """Logits of the first symbol of N sequences, and the state after what was read before it."""
+        ...
+
+    def step(self, symbols: Int[Tensor, " M"], state: State) -> tuple[Float[Tensor, "M V"], State]:
+        """Logits of what follows. M is a multiple of N: rows of one sequence stand next to each other."""
+        ...
+
+
+class Continuation:
+    """A language model that goes on from a beginning.
+
+    ```python
+    beam_search(Continuation(model, torch.tensor([[1, 2, 3]])), Ending(limit=20), width=8)
+    ```
+    """
+
+    def __init__(self, model: SequenceModel, prime: Int[Tensor, "N T"]):
+        self.model, self.prime = model, prime
+
+    def start(self) -> tuple[Float[Tensor, "N V"], State]:
+        logits, state = self.model(self.prime)
+        return logits[:, -1], state
+
+    def step(self, symbols: Int[Tensor, " M"], state: State) -> tuple[Float[Tensor, "M V"], State]:
+        return self.model.step(symbols, state)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """When a sequence is over.
+
+    - `limit`: the most symbols, without the end symbol.
+    - `end`: the symbol that ends a sequence; it is not given back.
+    - `lengths`: the length of each sequence, known beforehand; the end symbol is not said then. P(Y) = P(τ) P(Y | τ).
+    - `stop_probability`: a stop is drawn before each symbol. For what is drawn, not for a beam.
+    - `never`: symbols that are not said, such as the one that every sequence starts with.
+    """
+
+    limit: int
+    end: int | None = None
+    lengths: Int[Tensor, " N"] | None = None
+    stop_probability: float = 0.0
+    never: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.stop_probability <= 1:
+            raise OptionError(f"stop_probability must lie between 0 and 1; got {self.stop_probability}.")
+        if self.limit < 0:
+            raise OptionError(f"the most symbols must not be negative; got {self.limit}.")
+
+    def log_probabilities(self, logits: Float[Tensor, "M V"]) -> Float[Tensor, "M V"]:
+        """Those of symbols that may be said, among themselves."""
+        return self._allowed(logits).log_softmax(-1)
+
+    def probabilities(self, logits: Float[Tensor, "M V"], choice: Choice) -> Float[Tensor, "M V"]:
+        return choice.probabilities(self._allowed(logits))
+
+    def _allowed(self, logits: Tensor) -> Tensor:
+        barred = [*self.never, *([self.end] if self.lengths is not None and self.end is not None else [])]
+        return logits.float().index_fill(-1, torch.tensor(barred, dtype=torch.int64, device=logits.device), -math.inf)
+
+    def limits(self, count: int, device: torch.device) -> Int[Tensor, " N"]:
+        """The most symbols of each of `count` sequences."""
+        if self.lengths is None:
+            return torch.full((count,), self.limit, device=device)
+        return self.lengths.to(device).clamp(max=self.limit)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A sequence, its log-probability with that of its end symbol, and what it was ranked by."""
+
+    symbols: list[int]
+    log_probability: float
+    score: float
+
+
+@torch.no_grad()
+def draw(
+    model: Stepwise, ending: Ending, choice: Choice | None = None, generator: torch.Generator | None = None
+) -> list[Found]:
+    """One sequence each, symbol by symbol, as `choice` takes them: the most probable (`Choice(greedy=True)`), or drawn."""
+    choice = choice or Choice()
+    logits, state = model.start()
+    N = len(logits)
+    limits = ending.limits(N, logits.device)
+    over = limits <= 0
+    total = torch.zeros(N, dtype=torch.float64, device=logits.device)
+    said: list[Tensor] = []
+    while True:
+        if ending.stop_probability:
+            over = over | (torch.rand(N, generator=generator) < ending.stop_probability).to(over.device)
+        if bool(over.all()):
+            break
+        distribution = ending.probabilities(logits, choice).cpu()
+        symbols = torch.multinomial(distribution, 1, generator=generator).to(logits.device)
+        gained = ending.log_probabilities(logits).gather(1, symbols)[:, 0]
+        total = torch.where(over, total, total + gained)
+        symbols = symbols[:, 0]
+        if ending.end is not None:
+            over = over | (symbols == ending.end)
+        said.append(torch.where(over, -1, symbols))
+        over = over | (len(said) >= limits)
+        if not bool(over.all()):
+            logits, state = model.step(symbols, state)
+    rows = torch.stack(said, dim=1).tolist() if said else [[]] * N
+    return [
+        Found([symbol for symbol in row if symbol >= 0], value, value)
+        for row, value in zip(rows, total.tolist(), strict=True)
+    ]
+
+
+def greedy(model: Stepwise, ending: Ending) -> list[Found]:
+    """The most probable symbol each time."""
+    return draw(model, ending, Choice(greedy=True))
+
+
+@torch.no_grad()
+def beam_search(
+    model: Stepwise, ending: Ending, width: int, *, n_best: int = 1, length_power: float = 1.0
+) -> list[list[Found]]:
+    """For each sequence the `n_best` best ones that a beam of `width` finds, best first.
+
+    The beam holds the `width` best beginnings, those that are over among them; at each step, all that can follow compete.
+    They are ranked by log P / n^`length_power`, with n symbols, the end symbol counted: 1 ranks by the mean per symbol, 0 by
+    the probability alone, which favours short ones. Width 1 is the greedy search; a beam that holds everything finds the
+    best there is.
+    """
+    if width < 1:
+        raise OptionError(f"a beam has a width of at least 1; got {width}.")
+    if not 1 <= n_best <= width:
+        raise OptionError(
+            f"a beam of width {width} finds 1 to {width} sequences; got n_best={n_best}. Use a wider beam."
+        )
+    if ending.stop_probability:
+        raise OptionError(
+            "a stop is drawn, but a beam draws nothing: use the end symbol or a length, or draw the sequence."
+        )
+    logits, state = model.start()
+    N, V = logits.shape
+    device = logits.device
+    # N sequences with `width` slots each; at first one slot holds the empty beginning, and the others nothing
+    total = torch.full((N, width), -math.inf, dtype=torch.float64, device=device)
+    total[:, 0] = 0
+    counts = torch.zeros(N, width, dtype=torch.int64, device=device)
+    limits = ending.limits(N, device)[:, None]
+    over = (limits <= 0).expand(N, width)
+    said = torch.empty(N, width, 0, dtype=torch.int64, device=device)
+    state = _rows(state, torch.arange(N, device=device).repeat_interleave(width))
+    following = ending.log_probabilities(logits).double().repeat_interleave(width, dim=0).view(N, width, V)
+    nothing = torch.full((V,), -math.inf, dtype=torch.float64, device=device)
+    nothing[0] = 0  # what is over stays as it is, in one place of its V
+    while not bool((over | total.isinf()).all()):
+        totals = total[..., None] + torch.where(over[..., None], nothing, following)
+        ranked = totals / _lengths(counts + ~over, length_power)[..., None]
+        best = ranked.flatten(1).topk(width).indices
+        origin, symbols = best // V, best % V
+        total = totals.flatten(1).gather(1, best)
+        was_over, counts = over.gather(1, origin), (counts + ~over).gather(1, origin)
+        said = said.gather(1, origin[..., None].expand(-1, -1, said.shape[-1]))
+        over = was_over | (symbols == ending.end) if ending.end is not None else was_over
+        said = torch.cat([said, torch.where(over, -1, symbols)[..., None]], dim=-1)
+        over = over | (said.shape[-1] >= limits)
+        if not bool((over | total.isinf()).all()):
+            rows = (origin + width * torch.arange(N, device=device)[:, None]).flatten()
+            logits, state = model.step(symbols.flatten(), _rows(state, rows))
+            following = ending.log_probabilities(logits).double().view(N, width, V)
+    scores = total / _lengths(counts, length_power)
+    order = scores.argsort(dim=1, descending=True, stable=True).tolist()
+    lists, totals_, scores_ = said.tolist(), total.tolist(), scores.tolist()
+    return [
+        [
+            Found([symbol for symbol in lists[n][k] if symbol >= 0], totals_[n][k], scores_[n][k])
+            for k in order[n][:n_best]
+            if totals_[n][k] > -math.inf
+        ]
+        for n in range(N)
+    ]
+
+
+def _lengths(counts: Tensor, power: float) -> Tensor:
+    return counts.clamp(min=1).double() ** power
+
+
+def _rows(state: Any, rows: Int[Tensor, " M"]) -> Any:
+    """The state of some rows, of tuples however deep."""
+    if isinstance(state, Tensor):
+        return state.index_select(0, rows)
+    return tuple(_rows(each, rows) for each in state)

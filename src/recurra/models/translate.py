@@ -1,0 +1,238 @@
+"""Encoder and decoder: one network reads a sequence, another says one of any other length."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from recurra.cells.graph import walk
+from recurra.cells.notation import Cell
+from recurra.errors import OptionError, choose_from
+from recurra.layers.attention import Attention
+from recurra.layers.dropout import VariationalDropout
+from recurra.layers.recurrent import Recurrent
+from recurra.types import CellState, Float, Int, State
+
+CONTEXTS = ("input", "state", "both", "attention")
+
+
+class Reading(NamedTuple):
+    """What was read: the encoder's output at every step, each sequence's length, and the context, all of it in one vector."""
+
+    outputs: Float[Tensor, "B S C"]
+    lengths: Int[Tensor, " B"]
+    context: Float[Tensor, "B C"]
+    keys: Float[Tensor, "B S H"] | None
+
+
+class Said(NamedTuple):
+    """Predictions of each step, the decoder's state after the last, and what each step attended to (`None` without attention)."""
+
+    logits: Float[Tensor, "B T V"]
+    state: State
+    weights: Float[Tensor, "B T S"] | None
+
+
+class Translator(nn.Module):
+    """log P(Y | X) = Σ_t log P(y_t | y₁ … y_{t−1}, X), both networks trained together, each step told the true symbol before it.
+
+    - `source_size`, `target_size`: of the two vocabularies.
+    - `cell`, `decoder_cell`: of the encoder, and of the decoder if it is another. `layers`: of each.
+    - `bidirectional`: the encoder reads in both directions.
+    - `context`: how the decoder hears of the source. The context c is the encoder's output at the end of the sequence (and at
+      its beginning, of the direction that ends there).
+        - `input`: c is a further input of each step. Cho et al. 2014.
+        - `state`: the decoder starts from tanh(A c). Sutskever et al. 2014.
+        - `both`.
+        - `attention`: as `state`; and each step's output asks all outputs of the encoder and predicts from what it finds:
+          tanh(B [h_t, Σ_s w_ts e_s]). The queries are known after the recurrence, so that any engine runs it. Luong et al. 2015.
+    - `attention`: `additive` or `dot`.
+    - `longest`: also predict the length τ of the target, 0 to `longest`, by a linear map of c: P(τ | X).
+    - `tied`: the softmax uses the matrix of the target's embedding; needs `embedding_size` equal to `hidden_size`.
+    - `dropout`, `input_dropout`, `weight_dropout`, `residual`, `learn_initial`, `engine`: of both networks.
+
+    ```python
+    model = Translator(30, 12, "gru", 64, context="attention")
+    reading = model.read(torch.randint(30, (4, 20)), lengths=torch.tensor([20, 7, 13, 1]))
+    said = model.say(reading, torch.randint(12, (4, 9)))
+    said.logits.shape, said.weights.shape      # [4, 9, 12], [4, 9, 20]
+    ```
+    """
+
+    def __init__(
+        self,
+        source_size: int,
+        target_size: int,
+        cell: Cell | str,
+        hidden_size: int,
+        *,
+        decoder_cell: Cell | str | None = None,
+        bidirectional: bool = True,
+        context: str = "attention",
+        attention: str = "additive",
+        longest: int | None = None,
+        embedding_size: int | None = None,
+        layers: int = 1,
+        dropout: float = 0.0,
+        input_dropout: float = 0.0,
+        weight_dropout: float = 0.0,
+        tied: bool = False,
+        residual: bool = False,
+        learn_initial: bool = False,
+        engine: str = "auto",
+    ):
+        super().__init__()
+        choose_from("context", context, CONTEXTS)
+        embedding_size = embedding_size or hidden_size
+        if tied and embedding_size != hidden_size:
+            raise OptionError(
+                f"a tied softmax needs embedding_size = hidden_size; got {embedding_size} and {hidden_size}. "
+                "Make them equal or pass tied=False."
+            )
+        self.as_input, self.as_state = context in ("input", "both"), context != "input"
+        self.source_embedding = _embedding(source_size, embedding_size)
+        self.target_embedding = _embedding(target_size, embedding_size)
+        self.input_dropout, self.dropout = VariationalDropout(input_dropout), VariationalDropout(dropout)
+        self.encoder = Recurrent(
+            cell,
+            embedding_size,
+            hidden_size,
+            layers=layers,
+            bidirectional=bidirectional,
+            residual=residual,
+            dropout=dropout,
+            weight_dropout=weight_dropout,
+            learn_initial=learn_initial,
+            engine=engine,
+        )
+        size = self.encoder.output_size
+        self.decoder = Recurrent(
+            cell if decoder_cell is None else decoder_cell,
+            embedding_size + size if self.as_input else embedding_size,
+            hidden_size,
+            layers=layers,
+            residual=residual,
+            dropout=dropout,
+            weight_dropout=weight_dropout,
+            learn_initial=learn_initial and not self.as_state,
+            engine=engine,
+        )
+        graph = self.decoder.cell.graph
+        # a state that no input moves, such as a clock, starts as it always does
+        self._moved = [any(node.kind == "drive" for node in walk([update])) for update in graph.updates]
+        if self.as_state:
+            depth = sum(each.depth for each, moved in zip(graph.states, self._moved, strict=True) if moved)
+            self.first = nn.Linear(size, layers * depth * hidden_size)
+        self.attention = Attention(attention, hidden_size, size) if context == "attention" else None
+        if self.attention is not None:
+            self.join = nn.Linear(hidden_size + size, hidden_size)
+        self.length = nn.Linear(size, longest + 1) if longest is not None else None
+        self.output = nn.Linear(hidden_size, target_size)
+        nn.init.zeros_(self.output.bias)
+        if tied:
+            self.output.weight = self.target_embedding.weight
+
+    def read(self, source: Int[Tensor, "B S"], lengths: Int[Tensor, " B"]) -> Reading:
+        """Run the encoder. Every sequence has at least one symbol."""
+        outputs = self.encoder(self._embed(self.source_embedding, source), None, lengths).outputs
+        H = self.encoder.hidden_size
+        last = outputs[torch.arange(len(lengths), device=outputs.device), lengths - 1, :H]
+        context = torch.cat([last, outputs[:, 0, H:]], dim=-1)  # the second part is empty in one direction
+        return Reading(outputs, lengths, context, self.attention.keys(outputs) if self.attention is not None else None)
+
+    def say(
+        self,
+        reading: Reading,
+        inputs: Int[Tensor, "B T"],
+        lengths: Int[Tensor, " B"] | None = None,
+        state: State | None = None,
+    ) -> Said:
+        """Run the decoder over symbols that are known; without a state it starts from what was read.
+
+        There may be several rows for each source, as many of each, those of one next to each other.
+        """
+        rows, sources = len(inputs), len(reading.lengths)
+        read = self._embed(self.target_embedding, inputs)
+        if self.as_input:
+            context = reading.context.repeat_interleave(rows // sources, dim=0)
+            read = torch.cat([read, context[:, None].expand(-1, read.shape[1], -1)], dim=-1)
+        trace = self.decoder(read, self.first_state(reading) if state is None else state, lengths)
+        hidden, weights = trace.outputs, None
+        if self.attention is not None:
+            assert reading.keys is not None
+            # rows of one source ask together, one after another, so that nothing that was read is copied
+            queries = hidden.reshape(sources, -1, hidden.shape[-1])
+            found = self.attention(queries, reading.keys, reading.outputs, reading.lengths)
+            joined = torch.cat([queries, found.values], dim=-1)
+            hidden = torch.tanh(self.join(joined)).view_as(hidden)
+            weights = found.weights.view(rows, -1, found.weights.shape[-1])
+        return Said(self.output(_over_time(self.dropout, hidden)), trace.final, weights)
+
+    def forward(
+        self,
+        source: Int[Tensor, "B S"],
+        source_lengths: Int[Tensor, " B"],
+        inputs: Int[Tensor, "B T"],
+        lengths: Int[Tensor, " B"] | None = None,
+    ) -> Float[Tensor, "B T V"]:
+        """The prediction of each step of the target."""
+        return self.say(self.read(source, source_lengths), inputs, lengths).logits
+
+    def first_state(self, reading: Reading) -> State | None:
+        """The decoder's state before its first step; `None` where it does not depend on what was read."""
+        if not self.as_state:
+            return None
+        H = self.decoder.hidden_size
+        given = iter(torch.tanh(self.first(reading.context)).split(H, dim=-1))
+        plain = self.decoder.initial_state(len(reading.lengths))
+
+        def filled(state: CellState) -> CellState:
+            return tuple(
+                torch.stack([next(given) for _ in range(old[0].numel() // H)], dim=1).view_as(old).to(old)
+                if moved
+                else old
+                for old, moved in zip(state, self._moved, strict=True)
+            )
+
+        return tuple((filled(layer[0]),) for layer in plain)
+
+    def length_logits(self, reading: Reading) -> Float[Tensor, "B N"]:
+        """P(τ | X), as logits of the lengths 0 to `longest`."""
+        if self.length is None:
+            raise OptionError("this model does not predict lengths. Train one with model.predict_length=true.")
+        return cast(Tensor, self.length(reading.context))
+
+    def _embed(self, embedding: nn.Embedding, symbols: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        return _over_time(self.input_dropout, embedding(symbols))
+
+
+class Translation:
+    """A translator that has read its sources, as a search asks it: symbol by symbol, several rows for each source."""
+
+    def __init__(self, model: Translator, reading: Reading, start: int):
+        self.model, self.reading, self._start = model, reading, start
+
+    def start(self) -> tuple[Float[Tensor, "N V"], State]:
+        """What each source's first symbol may be."""
+        first = torch.full_like(self.reading.lengths, self._start)
+        return self._say(first, None)
+
+    def step(self, symbols: Int[Tensor, " M"], state: State) -> tuple[Float[Tensor, "M V"], State]:
+        """What may follow these symbols."""
+        return self._say(symbols, state)
+
+    def _say(self, symbols: Tensor, state: State | None) -> tuple[Tensor, State]:
+        said = self.model.say(self.reading, symbols[:, None], None, state)
+        return said.logits[:, 0], said.state
+
+
+def _embedding(symbols: int, size: int) -> nn.Embedding:
+    made = nn.Embedding(symbols, size)
+    nn.init.normal_(made.weight, std=size**-0.5)
+    return made
+
+
+def _over_time(dropout: VariationalDropout, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    return cast(Tensor, dropout(x.transpose(0, 1)).transpose(0, 1))

@@ -1,0 +1,232 @@
+"""Language models told a class: which lines belong to it is learned from a file of two columns, or from a file for each."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recurra.data.batches import LabelledSequences
+from recurra.data.text import read_documents
+from recurra.data.tokenisers import build_tokeniser, tokeniser_from_json
+from recurra.errors import DataError, OptionError, choose_from
+from recurra.models.conditioned import ConditionedLanguageModel, log_likelihoods
+from recurra.models.markov import best_markov
+from recurra.models.sampling import Choice, sample
+from recurra.recipes.base import Answer, Experiment, Question
+from recurra.recipes.language import LanguageRecipe, encode_text
+from recurra.training.distributed import Ranks
+from recurra.training.evaluation import Tally
+from recurra.training.loop import Trainer
+from recurra.training.objectives import batch_weights, weighted_nll
+
+PARTS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class ConditionedRecipe(LanguageRecipe):
+    def check(self) -> None:
+        super().check()
+        if not self.data.sequences or self.training.feeding != "teacher" or self.training.truncation != "none":
+            raise OptionError(
+                "this recipe reads one text per line, whole: leave data.sequences=true, training.feeding=teacher and "
+                "training.truncation=none as they are."
+            )
+
+
+def read_classes(path: str) -> list[tuple[str, str]]:
+    """(class, text) of every line: CLASS<tab>TEXT in one file, or lines of text in several, each named for its class."""
+    documents = read_documents(path)
+    if len(documents) > 1:
+        return [
+            (document.name.rsplit("/", 1)[-1].split(".")[0], line.strip())
+            for document in documents
+            for line in document.text.splitlines()
+            if line.strip()
+        ]
+    found = []
+    for number, line in enumerate(documents[0].text.splitlines(), 1):
+        label, tab, text = line.partition("\t")
+        if line.strip() and not (tab and label.strip() and text.strip()):
+            raise DataError(
+                f"{path}, line {number}: expected CLASS<tab>TEXT, found {line[:40]!r}. "
+                "Or give a folder with a file for each class."
+            )
+        if line.strip():
+            found.append((label.strip(), text.strip()))
+    return found
+
+
+class Conditioned(Experiment[ConditionedLanguageModel]):
+    """A conditioned language model on lines with a class each."""
+
+    verbs = ("evaluate", "sample")
+    factorisation = "A product of conditionals, given a class: P(y1 … yT | c) = Π P(yt | c, y1 … yt−1)."
+
+    def __init__(self, recipe: ConditionedRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
+        super().__init__(recipe, ranks)
+        self._vocabulary = vocabulary
+
+    @cached_property
+    def parts(self) -> dict[str, list[tuple[str, str]]]:
+        """Lines at random into training, validation and test."""
+        data = self.recipe.data
+        if data.path is None:
+            raise OptionError("this recipe needs lines with classes: give them with data.path=FILE_OR_FOLDER.")
+        lines = read_classes(data.path)
+        order = np.random.default_rng(self.recipe.seed).permutation(len(lines))
+        valid, test = max(1, round(data.valid * len(lines))), round(data.test * len(lines))
+        cuts = {"valid": order[:valid], "test": order[valid : valid + test], "train": order[valid + test :]}
+        return {name: [lines[k] for k in cuts[name]] for name in PARTS}
+
+    @cached_property
+    def tokeniser(self) -> Any:
+        if self._vocabulary is not None:
+            return tokeniser_from_json(self._vocabulary)
+        data, texts = self.recipe.data, [text for _, text in self.parts["train"]]
+        return build_tokeniser(data.tokens, texts, min_count=data.min_count, max_size=data.max_symbols, sequences=True)
+
+    @cached_property
+    def classes(self) -> dict[str, int]:
+        """Each class and how many training lines it has."""
+        if self._vocabulary is not None:
+            return dict(self._vocabulary["classes"])
+        counted = Counter(label for label, _ in self.parts["train"])
+        if len(counted) < 2:
+            raise DataError(
+                f"there is one class only, {next(iter(counted), '(none)')!r}; a condition needs at least two."
+            )
+        return {name: counted[name] for name in sorted(counted)}
+
+    @property
+    def vocabulary(self) -> dict[str, Any]:
+        return self._vocabulary or {**self.tokeniser.to_json(), "classes": self.classes}
+
+    @property
+    def about_data(self) -> str:
+        return f"{sum(self.classes.values()):,} lines of {len(self.classes)} classes, vocabulary {self.tokeniser.size}"
+
+    def encoded(self, part: str) -> tuple[list[Tensor], Tensor]:
+        """The texts of a part as symbols, and their classes."""
+        names = list(self.classes)
+        unknown = sorted({label for label, _ in self.parts[part]} - set(names))
+        if unknown:
+            raise DataError(
+                f"the {part} part has the class {unknown[0]!r}, which no training line has. Give it more lines."
+            )
+        lines = self.parts[part]
+        return [encode_text(self.tokeniser, text) for _, text in lines], torch.tensor(
+            [names.index(c) for c, _ in lines]
+        )
+
+    def make_stream(self, part: str, *, training: bool) -> LabelledSequences:
+        return LabelledSequences(
+            *self.encoded(part),
+            self.recipe.training.batch_size if training else 256,
+            seed=self.recipe.seed,
+            shuffle=training,
+            rank=self.ranks.rank,
+            world=self.ranks.world,
+        )
+
+    def make_model(self) -> ConditionedLanguageModel:
+        model = self.recipe.model
+        return ConditionedLanguageModel(
+            self.tokeniser.size,
+            model.cell,
+            model.hidden_size,
+            classes=len(self.classes),
+            embedding_size=model.embedding_size,
+            tied=model.tied,
+            **self.model_options(),
+        )
+
+    def make_trainer(self, model: ConditionedLanguageModel) -> Trainer:
+        def learn(model: ConditionedLanguageModel, batch: Any) -> Tensor:
+            device = model.output.weight.device
+            weights = batch_weights(batch, "mean", device, model.output.weight.dtype)
+            logits = model(batch.inputs.to(device), batch.labels, batch.lengths.to(device))
+            return weighted_nll(logits, batch.targets.to(device), weights)
+
+        valid = self.make_stream("valid", training=False)
+        return Trainer(
+            model,
+            self.make_stream("train", training=True),
+            self.recipe.training,
+            lambda judged: self._score(judged, valid)["nats"],
+            whole=learn,
+            bfloat16=self.recipe.dtype == "bfloat16",
+            ranks=self.ranks,
+        )
+
+    @torch.no_grad()
+    def _score(self, model: ConditionedLanguageModel, stream: LabelledSequences) -> dict[str, float]:
+        training = model.training
+        model.eval()
+        tally, device = Tally(weighted_nll), model.output.weight.device
+        for batch in stream.one_pass():
+            assert batch.lengths is not None
+            tally.add(model(batch.inputs.to(device), batch.labels, batch.lengths.to(device)), batch)
+        model.train(training)
+        nats = tally.score(self.ranks, device).mean
+        return {"nats": nats, "perplexity": math.exp(min(nats, 700))}
+
+    def judge(self, model: ConditionedLanguageModel, question: Question) -> Answer:
+        if question.data is not None or question.window is not None or question.dynamic is not None:
+            raise OptionError("--data, --window and --dynamic are for plain language models.")
+        name = "test" if self.parts["test"] else "valid"
+        stream = self.make_stream(name, training=False)
+        called = f"{self.recipe.model.cell}-{self.recipe.model.hidden_size}"
+        prior = torch.tensor(list(self.classes.values()), dtype=torch.float64)
+        prior = (prior / prior.sum()).log()
+        hits = lines = 0
+        for batch in stream.one_pass():
+            assert batch.lengths is not None
+            logs = log_likelihoods(model, batch.inputs, batch.targets, batch.lengths, len(self.classes))
+            hits += int(((logs.double() + prior).argmax(1) == batch.labels).sum())
+            lines += len(batch.labels)
+        scores = {called: {**self._score(model, stream), "class recognised": hits / lines}}
+        if question.baselines:
+            (train, _), (valid, _), (test, labels) = (self.encoded(part) for part in ("train", "valid", name))
+            markov = best_markov(train, valid, self.tokeniser.size)
+            nats = markov.score(test)
+            most = float((labels == prior.argmax()).double().mean())
+            scores[f"markov order {markov.order}, not told"] = {
+                "nats": nats,
+                "perplexity": math.exp(min(nats, 700)),
+                "class recognised": most,
+            }
+        return Answer(name, sum(int(batch.tokens) for batch in stream.one_pass()), scores)
+
+    def draw_length(self, generator: torch.Generator) -> int:
+        raise OptionError("lengths are not kept for each class. Say --length instead.")
+
+    def draw(
+        self, model: ConditionedLanguageModel, ids: list[int], length: int, *, given: str | None, **how: Any
+    ) -> Iterator[int]:
+        """Symbols that follow `ids`, of a class."""
+        names = list(self.classes)
+        if given is None:
+            raise OptionError(f"this model is told a class: give one with --given, e.g. --given {names[0]!r}.")
+        told = model.given(torch.tensor([names.index(choose_from("class", given, names))]))
+        start, end = self.tokeniser.start, self.tokeniser.end
+        return sample(told, [start, *ids], length, end=end, never=[start], **how)
+
+    def glimpse(self, model: ConditionedLanguageModel) -> str:
+        model.eval()
+        random = torch.Generator().manual_seed(self.recipe.seed)
+        how: dict[str, Any] = {"choice": Choice(temperature=0.8), "generator": random}
+        with torch.no_grad():
+            said = [
+                f"{name}: {self.tokeniser.decode(self.draw(model, [], 40, given=name, **how))}"
+                for name in list(self.classes)[:4]
+            ]
+        model.train()
+        return "   ".join(said)

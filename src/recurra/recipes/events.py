@@ -1,0 +1,310 @@
+"""Event logs: what happens next in a case and when, which events were improbable, beside what counting says."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recurra.data.cases import CaseBatch, CaseCode, Cases
+from recurra.data.events import TIME_FEATURES, Case, EventLog, read_log
+from recurra.errors import DataError, OptionError
+from recurra.models.events import EventModel
+from recurra.recipes.base import Answer, Experiment, Probe, Question, Recipe
+from recurra.training.distributed import Ranks
+from recurra.training.evaluation import Tally
+from recurra.training.loop import Trainer
+from recurra.training.objectives import batch_weights, weighted_nll
+from recurra.types import setting
+
+PREFIXES = (2, 3, 4, 5)
+"""Lengths of the beginnings of cases for which accuracy is given apart; the last one stands for all longer ones too."""
+
+
+@dataclass(frozen=True)
+class EventData:
+    path: str | None = setting(None, "an event log: CSV or XES, gzip too")
+    case: str | None = setting(None, "the column that says which case an event belongs to; none: guessed")
+    activity: str | None = setting(None, "the column that says what happened; none: guessed")
+    time: str | None = setting(None, "the column that says when; none: guessed, and left out if there is none")
+    attributes: str = setting("", "further columns to read as categories, with commas")
+    valid: float = setting(0.1, "the share of training cases, the last of them, that chooses the model")
+    test: float = setting(1 / 3, "the share of cases, the last of the log, that is kept for the evaluation")
+
+    def check(self) -> None:
+        if not (0 < self.valid < 1 and 0 <= self.test < 1):
+            raise OptionError(f"data.valid={self.valid} and data.test={self.test} must leave something to train on.")
+
+
+@dataclass(frozen=True)
+class EventModelSettings:
+    cell: str = setting("gru", "a name, NAME(option=value), or FILE.py:NAME")
+    hidden_size: int = setting(64, "units of each layer")
+    layers: int = setting(1, "how many are stacked")
+    embedding_size: int = setting(16, "size of the vectors of an activity and of an attribute's value")
+    dropout: float = setting(0.3, "variational, between layers and of outputs")
+
+    def check(self) -> None:
+        for name in ("hidden_size", "layers", "embedding_size"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"model.{name} must be at least 1; got {getattr(self, name)}.")
+
+
+@dataclass(frozen=True)
+class EventRecipe(Recipe):
+    data: EventData = field(default_factory=EventData)
+    model: EventModelSettings = field(default_factory=EventModelSettings)  # type: ignore[assignment]
+    time_weight: float = setting(0.1, "how much the squared error of the time to the next event counts")
+
+    def check(self) -> None:
+        super().check()
+        if self.training.feeding != "teacher":
+            raise OptionError("training.feeding is for symbols that are fed back; events are read. Use teacher.")
+
+
+@dataclass(frozen=True)
+class Next:
+    """What follows the last event of an open case: activities by probability, and seconds until then."""
+
+    case: str
+    probabilities: dict[str, float]
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Flag:
+    """An event that the model finds improbable; `number` counts from 1 in its case."""
+
+    case: str
+    number: int
+    activity: str
+    probability: float
+    expected: str
+
+
+class Events(Experiment[EventModel]):
+    """A model of an event log."""
+
+    unit = "event"
+    verbs = ("evaluate", "flag")
+
+    def __init__(self, recipe: EventRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
+        super().__init__(recipe, ranks)
+        self._vocabulary = vocabulary
+
+    @cached_property
+    def log(self) -> EventLog:
+        if self.recipe.data.path is None:
+            raise OptionError("this recipe reads an event log: give it a file with data.path=FILE.")
+        return self.read(self.recipe.data.path)
+
+    def read(self, path: str) -> EventLog:
+        """A log with the run's columns."""
+        data = self.recipe.data
+        attributes = [column.strip() for column in data.attributes.split(",") if column.strip()]
+        return read_log(path, case=data.case, activity=data.activity, time=data.time, attributes=attributes)
+
+    @cached_property
+    def parts(self) -> dict[str, list[Case]]:
+        """Training, validation and test cases, in the order of the log."""
+        cases, data = self.log.cases, self.recipe.data
+        known = len(cases) - round(data.test * len(cases))
+        train = known - max(1, round(data.valid * known))
+        if train < 1:
+            raise DataError(f"{data.path} has {len(cases)} cases: too few for training, validation and test.")
+        return {"train": cases[:train], "valid": cases[train:known], "test": cases[known:]}
+
+    @cached_property
+    def code(self) -> CaseCode:
+        if self._vocabulary is not None:
+            return CaseCode(**self._vocabulary)
+        return CaseCode.of(self.parts["train"])
+
+    @property
+    def vocabulary(self) -> dict[str, Any]:
+        return self.code.to_json()
+
+    @property
+    def about_data(self) -> str:
+        read = ", ".join(f"{what} from {column!r}" for what, column in self.log.columns.items() if column is not None)
+        return f"{len(self.log.cases):,} cases, {self.log.events:,} events ({read})"
+
+    def make_stream(self, cases: list[Case], *, training: bool) -> Cases:
+        return Cases(
+            [self.code.encode(case) for case in cases],
+            self.recipe.training.batch_size if training else 256,
+            seed=self.recipe.seed,
+            shuffle=training,
+            rank=self.ranks.rank,
+            world=self.ranks.world,
+        )
+
+    def make_model(self) -> EventModel:
+        model: EventModelSettings = self.recipe.model
+        return EventModel(
+            len(self.code.activities),
+            [len(names) for names in self.code.values.values()],
+            TIME_FEATURES if self.code.has_times else 0,
+            model.cell,
+            model.hidden_size,
+            embedding_size=model.embedding_size,
+            layers=model.layers,
+            dropout=model.dropout,
+            engine=self.recipe.engine,
+        )
+
+    def make_trainer(self, model: EventModel) -> Trainer:
+        weight = self.recipe.time_weight if self.code.has_times else 0.0
+
+        def learn(model: EventModel, batch: CaseBatch) -> Tensor:
+            logits, gaps = _run(model, batch)
+            weights = batch_weights(batch, "mean", logits.device, logits.dtype)
+            loss = weighted_nll(logits, batch.targets.to(logits.device), weights)
+            goes_on = weights * (
+                batch.targets.to(logits.device) != self.code.end
+            )  # after the last event there is no gap
+            return loss + weight * ((gaps - batch.gaps.to(gaps)).square() * goes_on).sum()
+
+        valid = self.make_stream(self.parts["valid"], training=False)
+        return Trainer(
+            model,
+            self.make_stream(self.parts["train"], training=True),
+            self.recipe.training,
+            lambda judged: self._nats(judged, valid),
+            whole=learn,
+            bfloat16=self.recipe.dtype == "bfloat16",
+            ranks=self.ranks,
+        )
+
+    @torch.no_grad()
+    def _nats(self, model: EventModel, stream: Cases) -> float:
+        training = model.training
+        model.eval()
+        tally = Tally(weighted_nll)
+        for batch in stream.one_pass():
+            tally.add(_run(model, batch)[0], batch)
+        model.train(training)
+        return tally.score(self.ranks, model.output.weight.device).mean
+
+    @torch.no_grad()
+    def _after(self, model: EventModel, cases: list[Case]) -> Iterator[tuple[Case, Tensor, Tensor]]:
+        """Of each case: log-probabilities of what follows each event, and the scaled gap until then."""
+        model.eval()
+        coded = [self.code.encode(case) for case in cases]
+        for start in range(0, len(cases), 256):
+            some = Cases(coded[start : start + 256], 256, shuffle=False)
+            batch = some._take(np.arange(len(some.cases)))
+            logits, gaps = _run(model, batch)
+            logs = logits.double().log_softmax(-1).cpu()
+            for k, case in enumerate(cases[start : start + 256]):
+                yield case, logs[k, : len(case.activities)], gaps[k, : len(case.activities)].cpu()
+
+    def judge(self, model: EventModel, question: Question) -> Answer:
+        if question.window is not None or question.dynamic is not None:
+            raise OptionError("--window and --dynamic are for language models.")
+        cases, name = self.parts["test"] or self.parts["valid"], "test" if self.parts["test"] else "validation"
+        if question.data is not None:
+            cases, name = self.read(question.data).cases, question.data
+        right: list[tuple[int, bool]] = []
+        nats: list[float] = []
+        hours: list[float] = []
+        for case, logs, gaps in self._after(model, cases):
+            true = self.code.encode(case).following
+            said = logs.argmax(-1)
+            for t in range(1, len(true)):  # beginnings of at least two events
+                right.append((t + 1, bool(said[t] == true[t])))
+                nats.append(-float(logs[t, true[t]]))
+            if self.code.has_times and case.times is not None and len(true) > 2:
+                waited = torch.from_numpy(np.diff(case.times))[1:]
+                hours += ((self.code.seconds(gaps)[1:-1] - waited).abs() / 3600).tolist()
+        if not right:
+            raise DataError(f"no case of {name} has two events: there is nothing to judge.")
+        scores = {f"{self.recipe.model.cell}-{self.recipe.model.hidden_size}": _row(right)}
+        scores[next(iter(scores))] |= {"nats": float(np.mean(nats))}
+        if hours:
+            scores[next(iter(scores))] |= {"hours off": float(np.mean(hours))}
+        if question.baselines:
+            for called, order in (("bigram", 1), ("most frequent", 0)):
+                scores[called] = _row(_counted(self.parts["train"], cases, order))
+        return Answer(name, len(right), scores)
+
+    def predict(self, model: EventModel, path: str | None, *, most: int = 3) -> list[Next]:
+        """What follows in each case of a log, as if all were open."""
+        cases = self.parts["test"] if path is None else self.read(path).cases
+        names = [*self.code.activities[1:], "(end of case)"]
+        found = []
+        for case, logs, gaps in self._after(model, cases):
+            likely = logs[-1, 1:].softmax(-1)
+            best = likely.topk(min(most, len(names)))
+            chances = {names[k]: float(p) for p, k in zip(best.values, best.indices.tolist(), strict=True)}
+            wait = float(self.code.seconds(gaps[-1])) if self.code.has_times else None
+            found.append(Next(case.name, chances, wait))
+        return found
+
+    def threshold(self, model: EventModel, alarms: float) -> float:
+        """The probability below which the given share of validation events lie."""
+        return float(np.quantile([flag.probability for flag in self._surprises(model, self.parts["valid"])], alarms))
+
+    def flag(self, model: EventModel, path: str | None, threshold: float) -> list[Flag]:
+        """Events whose probability, given those before them in their case, is below a threshold."""
+        cases = self.parts["test"] if path is None else self.read(path).cases
+        return [flag for flag in self._surprises(model, cases) if flag.probability < threshold]
+
+    def _surprises(self, model: EventModel, cases: list[Case]) -> Iterator[Flag]:
+        """Every event but the first of its case, as if it were flagged."""
+        names = [*self.code.activities, "(end of case)"]
+        for case, logs, _ in self._after(model, cases):
+            true = self.code.encode(case).what
+            for t in range(1, len(true)):
+                expected = names[int(logs[t - 1].argmax())]
+                chance = float(logs[t - 1, true[t]].exp())
+                yield Flag(case.name, t + 1, case.activities[t], chance, expected)
+
+    def probe(self, model: EventModel, steps: int) -> Probe:
+        """The longest cases of the log."""
+        longest = sorted(self.parts["train"], key=lambda case: -len(case.activities))[:8]
+        batch = self.make_stream(longest, training=False)._take(np.arange(len(longest)))
+        with torch.no_grad():
+            read = model.embed(batch.inputs, batch.times, batch.attributes)
+        return Probe(model.recurrent, read.repeat(1, -(-steps // read.shape[1]), 1))
+
+
+def _run(model: EventModel, batch: CaseBatch) -> tuple[Tensor, Tensor]:
+    device = model.output.weight.device
+    assert batch.lengths is not None
+    logits, gaps = model(
+        batch.inputs.to(device), batch.times.to(device), batch.attributes.to(device), batch.lengths.to(device)
+    )
+    return logits, gaps
+
+
+def _row(right: list[tuple[int, bool]]) -> dict[str, float]:
+    """Accuracy over all beginnings of at least two events, and by their length."""
+    row = {"accuracy": float(np.mean([hit for _, hit in right]))}
+    for prefix in PREFIXES:
+        last = prefix == PREFIXES[-1]
+        hits = [hit for length, hit in right if length == prefix or (last and length > prefix)]
+        row[f"after {prefix}{' or more' if last else ''}"] = float(np.mean(hits)) if hits else float("nan")
+    return row
+
+
+def _counted(train: list[Case], cases: list[Case], order: int) -> list[tuple[int, bool]]:
+    """The most frequent follower of the last activity (order 1), or of any (order 0)."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for case in train:
+        for now, then in zip(case.activities, [*case.activities[1:], ""], strict=True):
+            counts[now if order else ""][then] += 1
+            counts[""][then] += order  # what to say after an activity that was never seen
+    right = []
+    for case in cases:
+        for t, (now, then) in enumerate(zip(case.activities, [*case.activities[1:], ""], strict=True)):
+            if t:
+                said = counts.get(now if order else "", counts[""]).most_common(1)[0][0]
+                right.append((t + 1, said == then))
+    return right

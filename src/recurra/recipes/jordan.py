@@ -1,0 +1,125 @@
+"""Output recurrence: trained with the true outputs, all steps at once; judged with those, and with its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recurra.data.batches import Batch, Stream
+from recurra.data.machine import NAMES
+from recurra.errors import OptionError, choose_from
+from recurra.models.jordan import Jordan
+from recurra.recipes.base import Answer, Experiment, Question, Recipe
+from recurra.recipes.memory import SYMBOLS, TEST, VALID, Memory, MemoryData, MemoryRecipe
+from recurra.training.distributed import Ranks
+from recurra.training.evaluation import Score, Tally
+from recurra.training.feeding import read_feeding
+from recurra.training.loop import Trainer
+from recurra.training.objectives import batch_weights, weighted_nll
+from recurra.types import setting
+
+OUTPUTS = {"washing-machine": len(NAMES), "parity": 2}
+"""The tasks that say one of a few symbols at every step, and how many there are."""
+
+
+@dataclass(frozen=True)
+class JordanModel:
+    hidden_size: int = setting(32, "hidden units")
+    dropout: float = setting(0.0, "of hidden units")
+
+
+@dataclass(frozen=True)
+class JordanRecipe(Recipe):
+    data: MemoryData = field(default_factory=MemoryData)
+    model: JordanModel = field(default_factory=JordanModel)  # type: ignore[assignment]
+
+    def check(self) -> None:
+        super().check()
+        choose_from("data.task", self.data.task, OUTPUTS)
+        if self.training.feeding == "free":
+            raise OptionError(
+                "training.feeding=free would be a loop over time, which this network is trained without. "
+                "Use teacher, or scheduled:0.5."
+            )
+
+
+class Jordanian(Experiment[Jordan]):
+    """The Jordan network on a task whose steps each have an input and an output."""
+
+    unit = "step"
+    factorisation = (
+        "A product of conditionals of order one: P(y1 … yT | x) = Π P(yt | yt−1, xt). Each output is fed back, "
+        "and nothing else goes from step to step."
+    )
+
+    def __init__(self, recipe: JordanRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
+        super().__init__(recipe, ranks)
+        self.tasks = Memory(MemoryRecipe(data=recipe.data, training=recipe.training, seed=recipe.seed), ranks)
+
+    @property
+    def vocabulary(self) -> None:
+        return None
+
+    @property
+    def about_data(self) -> str:
+        return self.tasks.about_data
+
+    def about_model(self, model: Jordan) -> str:
+        return f"output-recurrent, {sum(each.numel() for each in model.parameters()):,} parameters, no loop over time"
+
+    def make_model(self) -> Jordan:
+        task, model = self.recipe.data.task, self.recipe.model
+        return Jordan(SYMBOLS[task], OUTPUTS[task], model.hidden_size, dropout=model.dropout)
+
+    def make_trainer(self, model: Jordan) -> Trainer:
+        settings = self.recipe.training
+        feeding, valid = read_feeding(settings.feeding), self.tasks.make_stream(VALID, training=False)
+
+        def learn(model: Jordan, batch: Batch) -> Tensor:
+            device = model.bias.device
+            inputs, targets = batch.inputs.to(device), batch.targets.to(device)
+            share = feeding.share(trainer.step, settings.steps)
+            before = model.own_outputs(inputs, targets, share) if share else targets
+            weights = batch_weights(batch, "mean", device, model.bias.dtype)
+            return weighted_nll(model(inputs, before), targets, weights)
+
+        trainer = Trainer(
+            model,
+            self.tasks.make_stream(0, training=True),
+            settings,
+            lambda judged: judge_outputs(judged, valid, lambda x, y: judged(x, y), self.ranks).mean,
+            whole=learn,
+            bfloat16=self.recipe.dtype == "bfloat16",
+            ranks=self.ranks,
+        )
+        return trainer
+
+    def judge(self, model: Jordan, question: Question) -> Answer:
+        if question.data is not None or question.window is not None or question.dynamic is not None:
+            raise OptionError("this task is made up: --data, --window and --dynamic are for language models.")
+        stream = self.tasks.make_stream(TEST, training=False)
+        forced = judge_outputs(model, stream, lambda x, y: model(x, y))
+        free = judge_outputs(model, stream, lambda x, y: model.run(x)[1])
+        scores = {
+            name: {"nats": score.mean, "accuracy": score.accuracy or 0.0}
+            for name, score in (("given the true outputs", forced), ("run free", free))
+        }
+        return Answer("test", forced.tokens, scores)
+
+
+@torch.no_grad()
+def judge_outputs(
+    model: Jordan, stream: Stream, say: Callable[[Tensor, Tensor], Tensor], ranks: Ranks = Ranks()
+) -> Score:
+    """The score of what is said of inputs and targets."""
+    training = model.training
+    model.eval()
+    tally, device = Tally(weighted_nll), model.bias.device
+    for batch in stream.one_pass():
+        tally.add(say(batch.inputs.to(device), batch.targets.to(device)), batch)
+    model.train(training)
+    return tally.score(ranks, device)

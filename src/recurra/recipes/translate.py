@@ -1,0 +1,405 @@
+"""Pairs of sequences: the settings, and how they become data, an encoder with its decoder, and a trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from recurra.data.addition import made_sums
+from recurra.data.dates import made_dates
+from recurra.data.pairs import Pair, PairBatch, Pairs, PairSplit, read_pairs, split_pairs
+from recurra.data.tokenisers import (
+    UNKNOWN,
+    Tokeniser,
+    Unknown,
+    Words,
+    build_tokeniser,
+    split_words,
+    tokeniser_from_json,
+)
+from recurra.errors import DataError, OptionError, choose_from
+from recurra.layers.attention import KINDS
+from recurra.models.markov import best_markov
+from recurra.models.sampling import Choice
+from recurra.models.search import Ending, Found, beam_search, draw
+from recurra.models.translate import CONTEXTS, Translation, Translator
+from recurra.recipes.base import Answer, Experiment, Model, Probe, Question, Recipe
+from recurra.training.distributed import Ranks
+from recurra.training.evaluation import Score, Tally
+from recurra.training.loop import Trainer
+from recurra.training.matching import bleu, edit_distance, exact_match
+from recurra.training.objectives import batch_weights, weighted_nll
+from recurra.types import Float, Int, setting
+
+TASKS = {"dates": made_dates, "addition": made_sums}
+TOGETHER = 256
+"""How many sources are translated side by side."""
+
+
+@dataclass(frozen=True)
+class TranslateData:
+    path: str | None = setting(None, "a file with two columns (tab, or comma in .csv), or the sources, one per line")
+    target_path: str | None = setting(None, "the targets, one per line; none: they are the second column of data.path")
+    task: str | None = setting(None, "pairs that are made up: dates or addition; none: data.path")
+    count: int = setting(20_000, "how many pairs are made up, all parts together")
+    tokens: str = setting("char", "what a symbol is, on both sides: byte, char, word or bpe")
+    min_count: int = setting(1, "symbols seen less often become <unk>")
+    max_symbols: int | None = setting(None, "keep this many symbols on each side, the most frequent; pieces of bpe")
+    valid: float = setting(0.05, "the share of the sources that chooses the model")
+    test: float = setting(0.1, "the share of the sources that is kept for the last evaluation")
+
+    def check(self) -> None:
+        choose_from("data.tokens", self.tokens, ("byte", "char", "word", "bpe"))
+        if self.task is not None:
+            choose_from("data.task", self.task, TASKS)
+            if self.path is not None or self.target_path is not None:
+                raise OptionError(
+                    f"data.task={self.task} makes up its pairs: leave out data.path and data.target_path."
+                )
+        if not (0 < self.valid < 1 and 0 <= self.test < 1 and self.valid + self.test < 1):
+            raise OptionError(f"data.valid={self.valid} and data.test={self.test} must leave something to train on.")
+        for name in ("count", "min_count", "max_symbols"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise OptionError(f"data.{name} must be at least 1; got {getattr(self, name)}.")
+
+
+@dataclass(frozen=True)
+class TranslateModel(Model):
+    decoder_cell: str | None = setting(None, "the decoder's cell; none: as model.cell")
+    bidirectional: bool = setting(True, "the encoder reads in both directions")
+    context: str = setting("attention", "how the decoder hears of the source: input, state, both or attention")
+    attention: str = setting("additive", "additive or dot")
+    predict_length: bool = setting(False, "also learn how long the target is, before its first symbol: P(τ | X)")
+    copy_unknown: bool = setting(False, "an <unk> that is said becomes the source word most attended to (word tokens)")
+
+    def check(self) -> None:
+        super().check()
+        choose_from("model.context", self.context, CONTEXTS)
+        choose_from("model.attention", self.attention, KINDS)
+
+
+@dataclass(frozen=True)
+class TranslateRecipe(Recipe):
+    data: TranslateData = field(default_factory=TranslateData)
+    model: TranslateModel = field(default_factory=TranslateModel)
+
+    def check(self) -> None:
+        super().check()
+        for name, only in (("truncation", "none"), ("feeding", "teacher"), ("over_time", "mean")):
+            if getattr(self.training, name) != only:
+                raise OptionError(
+                    f"training.{name}={getattr(self.training, name)} is for models that read one sequence; pairs are learned "
+                    f"whole. Use {only}."
+                )
+        if self.model.copy_unknown and (self.data.tokens != "word" or self.model.context != "attention"):
+            raise OptionError("model.copy_unknown needs data.tokens=word and model.context=attention.")
+
+
+class Translate(Experiment[Translator]):
+    """An encoder and a decoder on pairs. With the vocabularies of a run folder, the pairs are not needed to translate."""
+
+    verbs = ("evaluate", "translate")
+
+    def __init__(self, recipe: TranslateRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
+        super().__init__(recipe, ranks)
+        self._vocabulary = vocabulary
+
+    # -- data --------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def pairs(self) -> PairSplit:
+        data, seed = self.recipe.data, self.recipe.seed
+        if data.task is not None:
+            pairs = TASKS[data.task](data.count, seed)
+        elif data.path is not None:
+            pairs = read_pairs(data.path, data.target_path)
+        else:
+            raise OptionError("this recipe reads pairs: give it a file with two columns with data.path=FILE.")
+        split = split_pairs(pairs, data.valid, data.test, seed)
+        if not split.train or not split.valid:
+            raise DataError(
+                f"{len(pairs)} pairs leave none to train on or none to validate (data.valid={data.valid}). Give more, or "
+                "another share."
+            )
+        return split
+
+    @cached_property
+    def vocabulary(self) -> dict[str, Any]:
+        """Both tokenisers, and how long the longest target is."""
+        if self._vocabulary is not None:
+            return self._vocabulary
+        data, train = self.recipe.data, self.pairs.train
+        made = [
+            build_tokeniser(
+                data.tokens,
+                (pair[side] for pair in train),
+                min_count=data.min_count,
+                max_size=data.max_symbols,
+                sequences=side == 1,
+            )
+            for side in (0, 1)
+        ]
+        longest = max(len(made[1].encode(pair.target, "replace")) for pair in train)
+        return {"source": made[0].to_json(), "target": made[1].to_json(), "longest": longest}
+
+    @cached_property
+    def source_tokeniser(self) -> Tokeniser:
+        return self._tokeniser("source")
+
+    @cached_property
+    def target_tokeniser(self) -> Tokeniser:
+        return self._tokeniser("target")
+
+    def _tokeniser(self, side: str) -> Tokeniser:
+        try:
+            return tokeniser_from_json(self.vocabulary[side])
+        except KeyError:
+            raise DataError(f"vocabulary.json has no {side!r}: it is not of a run that learned pairs.") from None
+
+    @property
+    def _ends(self) -> tuple[int, int]:
+        start, end = self.target_tokeniser.start, self.target_tokeniser.end
+        assert start is not None
+        assert end is not None
+        return start, end
+
+    @property
+    def about_data(self) -> str:
+        sizes = f"{self.source_tokeniser.size} and {self.target_tokeniser.size}"
+        return f"{len(self.pairs.train):,} pairs of {self.recipe.data.tokens} symbols, vocabularies {sizes}"
+
+    def make_stream(self, part: Sequence[Pair], *, training: bool) -> Pairs:
+        return Pairs(
+            list(zip(self._sources(part), self._targets(part), strict=True)),
+            self.recipe.training.batch_size if training else TOGETHER,
+            seed=self.recipe.seed,
+            shuffle=training,
+            rank=self.ranks.rank,
+            world=self.ranks.world,
+        )
+
+    def _sources(self, part: Iterable[Pair]) -> list[Int[Tensor, " n"]]:
+        return [self.source_tokeniser.encode(pair.source, "replace") for pair in part]
+
+    def _targets(self, part: Iterable[Pair]) -> list[Int[Tensor, " n"]]:
+        """The symbols of the targets, each with its start and its end."""
+        start, end = (torch.tensor([symbol]) for symbol in self._ends)
+        return [torch.cat([start, self.target_tokeniser.encode(pair.target, "replace"), end]) for pair in part]
+
+    # -- model and training ------------------------------------------------------------------------------------------
+
+    def make_model(self) -> Translator:
+        model = self.recipe.model
+        return Translator(
+            self.source_tokeniser.size,
+            self.target_tokeniser.size,
+            model.cell,
+            model.hidden_size,
+            decoder_cell=model.decoder_cell,
+            bidirectional=model.bidirectional,
+            context=model.context,
+            attention=model.attention,
+            longest=self.vocabulary["longest"] if model.predict_length else None,
+            embedding_size=model.embedding_size,
+            tied=model.tied,
+            **self.model_options(),
+        )
+
+    def make_trainer(self, model: Translator) -> Trainer:
+        valid = self.make_stream(self.pairs.valid, training=False)
+        return Trainer(
+            model,
+            self.make_stream(self.pairs.train, training=True),
+            self.recipe.training,
+            lambda judged: evaluate_pairs(judged, valid, self.ranks).nats,
+            whole=pair_loss,
+            bfloat16=self.recipe.dtype == "bfloat16",
+            ranks=self.ranks,
+        )
+
+    def about_model(self, model: Translator) -> str:
+        settings = self.recipe.model
+        how = f"{settings.attention} attention" if settings.context == "attention" else f"context as {settings.context}"
+        engine = model.decoder.explain(self.recipe.training.batch_size).engine.name
+        return f"{super().about_model(model)}, {how}, engine {engine}"
+
+    def probe(self, model: Translator, steps: int) -> Probe:
+        raise OptionError(
+            f"{self.recipe.name} learned pairs, which are read whole: recurra explain is for networks that read one sequence. "
+            "See what it attends to with recurra translate --attention FILE.svg."
+        )
+
+    # -- translating -------------------------------------------------------------------------------------------------
+
+    def translate(
+        self,
+        model: Translator,
+        texts: Sequence[str],
+        *,
+        beam: int = 1,
+        n_best: int = 1,
+        length_power: float = 1.0,
+        choice: Choice | None = None,
+        lengths: str | None = None,
+        limit: int | None = None,
+        stop_probability: float = 0.0,
+        unknown: Unknown | None = None,
+        generator: torch.Generator | None = None,
+    ) -> list[list[Found]]:
+        """For each text its `n_best` translations, best first: by a beam, or drawn as `choice` says.
+
+        - `lengths`: `predicted` or `drawn`, where the model has learned P(τ | X); otherwise the end symbol ends a translation.
+        - `limit`: the most symbols; twice as many as the longest target had that was learned, unless it is given.
+        - `unknown`: what becomes of symbols that the vocabulary lacks, as for `Tokeniser.encode`.
+        """
+        encoded = [self.source_symbols(text, unknown) for text in texts]
+        order = sorted(range(len(texts)), key=lambda k: len(encoded[k]))  # so that little is padded
+        found: list[list[Found]] = [[]] * len(texts)
+        start, end = self._ends
+        limit = 2 * self.vocabulary["longest"] if limit is None else limit
+        for at in range(0, len(order), TOGETHER):
+            rows = order[at : at + TOGETHER]
+            with judging(model):
+                reading = model.read(*_padded([encoded[k] for k in rows], model.output.weight.device))
+                taus = None if lengths is None else choose_lengths(model.length_logits(reading), lengths, generator)
+                ending = Ending(limit, end, taus, stop_probability, (start,))
+                asked = Translation(model, reading, start)
+                if choice is None:
+                    made = beam_search(asked, ending, beam, n_best=n_best, length_power=length_power)
+                else:
+                    drawn = [draw(asked, ending, choice, generator) for _ in range(n_best)]
+                    made = [sorted(each, key=lambda one: -one.score) for each in zip(*drawn, strict=True)]
+            for k, one in zip(rows, made, strict=True):
+                found[k] = one
+        return found
+
+    def source_symbols(self, text: str, unknown: Unknown | None = None) -> Int[Tensor, " n"]:
+        """A text as the encoder reads it."""
+        if not text.strip():
+            raise DataError("the text to translate is empty. Give at least one symbol.")
+        return self.source_tokeniser.encode(text, unknown)
+
+    def attended(self, model: Translator, text: str, symbols: Sequence[int]) -> Float[Tensor, "T S"]:
+        """What each symbol of a translation, and its end, attended to."""
+        if model.attention is None:
+            raise OptionError(f"this model has no attention: model.context={self.recipe.model.context}.")
+        source, lengths = _padded([self.source_symbols(text, "replace")], model.output.weight.device)
+        inputs = torch.tensor([[self._ends[0], *symbols]], device=source.device)
+        with judging(model):
+            weights = model.say(model.read(source, lengths), inputs).weights
+        assert weights is not None
+        return weights[0].cpu()
+
+    def symbol_names(self, source: str, symbols: Sequence[int]) -> tuple[list[str], list[str]]:
+        """What each symbol that was read is called, and each that was said, the end among them."""
+        read = [self.source_tokeniser.decode([k]) for k in self.source_symbols(source, "replace").tolist()]
+        return read, [*(self.target_tokeniser.decode([k]) for k in symbols), "End"]
+
+    def text_of(self, model: Translator, source: str, symbols: Sequence[int]) -> str:
+        """The text of a translation; with `model.copy_unknown`, an `<unk>` is the source word that it attended to most."""
+        tokeniser = self.target_tokeniser
+        if not self.recipe.model.copy_unknown or not isinstance(tokeniser, Words) or 0 not in symbols:
+            return tokeniser.decode(symbols)
+        most = self.attended(model, source, symbols).argmax(-1).tolist()
+        read = list(split_words(source))
+        said = [
+            read[most[k]] if tokeniser.symbols[i] == UNKNOWN else tokeniser.symbols[i] for k, i in enumerate(symbols)
+        ]
+        names = list(dict.fromkeys(said))
+        return Words(names).decode([1 + names.index(word) for word in said])
+
+    def glimpse(self, model: Translator) -> str:
+        pair = self.pairs.valid[0]
+        ((found,),) = self.translate(model, [pair.source], unknown="replace")
+        return f"{pair.source} → {self.text_of(model, pair.source, found.symbols)} ({pair.target})"
+
+    def judge(self, model: Translator, question: Question) -> Answer:
+        if question.window is not None or question.dynamic is not None:
+            raise OptionError("--window and --dynamic are for language models; this run learned pairs.")
+        part, name = (self.pairs.test, "test") if self.pairs.test else (self.pairs.valid, "validation")
+        if question.data is not None:
+            part, name = read_pairs(question.data), question.data
+        return self.score(model, part, name, baselines=question.baselines)
+
+    def score(self, model: Translator, part: Sequence[Pair], name: str, *, baselines: bool = False) -> Answer:
+        """Nats per target symbol with its end, the share that is exactly right, edits per pair, and BLEU where it can be had."""
+        stream = self.make_stream(part, training=False)
+        made = evaluate_pairs(model, stream)
+        found = self.translate(model, [pair.source for pair in part], unknown="replace")
+        texts = [self.text_of(model, pair.source, one.symbols) for pair, (one,) in zip(part, found, strict=True)]
+        targets = [pair.target for pair in part]
+        edits = sum(
+            edit_distance(one.symbols, self.target_tokeniser.encode(target, "replace").tolist())
+            for (one,), target in zip(found, targets, strict=True)
+        )
+        row = {"nats": made.nats, "exact match": exact_match(texts, targets), "edit distance": edits / len(part)}
+        shared = bleu(texts, targets)
+        scores = {
+            f"{self.recipe.model.cell}-{self.recipe.model.hidden_size}": row
+            | ({} if shared is None else {"BLEU": shared})
+        }
+        if baselines:
+            learned, valid, judged = (self._targets(each) for each in (self.pairs.train, self.pairs.valid, part))
+            markov = best_markov(learned, valid, self.target_tokeniser.size)
+            scores[f"markov order {markov.order}, without the source"] = {"nats": markov.score(judged)}
+        return Answer(name, made.tokens, scores)
+
+
+def pair_loss(model: Translator, batch: PairBatch) -> Float[Tensor, ""]:
+    """−log P(Y | X), summed over the batch; with −log P(τ | X) where the length is learned too."""
+    device = model.output.weight.device
+    reading = model.read(batch.source.to(device), batch.source_lengths.to(device))
+    assert batch.lengths is not None
+    lengths = batch.lengths.to(device)
+    logits = model.say(reading, batch.inputs.to(device), lengths).logits
+    total = weighted_nll(logits, batch.targets.to(device), batch_weights(batch, "mean", device, logits.dtype))
+    if model.length is not None:
+        total = total + cross_entropy(model.length_logits(reading), lengths - 1, reduction="sum")
+    return total
+
+
+@contextmanager
+def judging(model: nn.Module) -> Iterator[None]:
+    """Without dropout and without gradients; the model is left in its mode."""
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(training)
+
+
+def evaluate_pairs(model: Translator, stream: Pairs, ranks: Ranks = Ranks()) -> Score:
+    """One pass over pairs: nats per target symbol, the end of each among them."""
+    device = model.output.weight.device
+    tally = Tally(weighted_nll)
+    with judging(model):
+        for batch in stream.one_pass():
+            assert isinstance(batch, PairBatch)
+            assert batch.lengths is not None
+            if len(batch.lengths):
+                read = (each.to(device) for each in (batch.source, batch.source_lengths, batch.inputs, batch.lengths))
+                tally.add(model(*read), batch)
+    return tally.score(ranks, device)
+
+
+def choose_lengths(
+    logits: Float[Tensor, "N lengths"], how: str, generator: torch.Generator | None = None
+) -> Int[Tensor, " N"]:
+    """τ for each source: the most probable, or drawn from P(τ | X)."""
+    if choose_from("lengths", how, ("predicted", "drawn")) == "predicted":
+        return logits.argmax(-1)
+    return torch.multinomial(logits.float().softmax(-1).cpu(), 1, generator=generator)[:, 0].to(logits.device)
+
+
+def _padded(sequences: Sequence[Tensor], device: torch.device) -> tuple[Int[Tensor, "B S"], Int[Tensor, " B"]]:
+    lengths = torch.tensor([len(each) for each in sequences], device=device)
+    return torch.nn.utils.rnn.pad_sequence(list(sequences), batch_first=True).to(device), lengths

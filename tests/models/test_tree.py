@@ -1,0 +1,57 @@
+"""The classifier of trees: every node has its say, dropout is for training, and the baseline knows frequencies alone."""
+
+import math
+
+import pytest
+import torch
+
+from recurra.data.forest import make_forest
+from recurra.errors import OptionError
+from recurra.models.tree import MostFrequent, TreeClassifier
+
+FOREST = make_forest([[-1, 0, 0], [-1]], [[0, 1, 2], [3]], [[1, 0, 0], [1]])
+
+
+@pytest.mark.parametrize("composition", ["fold", "sum", "plain", "child-sum", "n-ary"])
+def test_logits_of_every_node(composition: str) -> None:
+    model = TreeClassifier(4, 3, 8, composition=composition)
+    logits = model(FOREST)
+    assert logits.shape == (4, 3)
+    logits[FOREST.roots].logsumexp(-1).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    # a leaf is known by its symbol alone; a root by what is under it
+    again = model(make_forest([[-1, 0, 0], [-1]], [[0, 1, 3], [3]]))
+    torch.testing.assert_close(again[1], logits[1])
+    torch.testing.assert_close(again[3], logits[3])
+    assert not torch.allclose(again[0], logits[0])
+
+
+def test_dropout_is_for_training() -> None:
+    model = TreeClassifier(4, 3, 8, dropout=0.5)
+    assert not torch.equal(model(FOREST), model(FOREST))
+    model.eval()
+    assert torch.equal(model(FOREST), model(FOREST))
+    with pytest.raises(OptionError, match="dropout"):
+        TreeClassifier(4, 3, 8, dropout=1.0)
+
+
+def test_it_learns_what_needs_both_children() -> None:
+    """Exclusive or of two leaves, at the root."""
+    symbols = [[2, a, b] for a in (0, 1) for b in (0, 1)]
+    forest = make_forest([[-1, 0, 0]] * 4, symbols, [[a ^ b, -1, -1] for _, a, b in symbols])
+    model = TreeClassifier(3, 2, 8)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.05)
+    for _ in range(100):
+        loss = torch.nn.functional.cross_entropy(model(forest)[forest.roots], forest.labels[forest.roots])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert model(forest)[forest.roots].argmax(-1).tolist() == [0, 1, 1, 0]
+
+
+def test_the_most_frequent_class() -> None:
+    logits = MostFrequent(FOREST, 2)(FOREST)
+    assert logits[FOREST.roots].argmax(-1).tolist() == [1, 1]
+    expected = [math.log(1 / 4), math.log(3 / 4)]  # two roots of class 1, each class counted once more
+    assert logits[0].tolist() == pytest.approx(expected)
+    assert logits[1].exp().tolist() == pytest.approx([0.5, 0.5])

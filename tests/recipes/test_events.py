@@ -1,0 +1,93 @@
+"""The events recipe: a log in, the next event, the time to it and improbable events out; nothing depends on batches."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from recurra.cli.main import run
+from recurra.data.cases import CaseCode, Cases
+from recurra.data.events import Case
+from recurra.models.events import EventModel
+from tests.cli.test_train import refused
+
+SETTINGS = [
+    "model.hidden_size=16",
+    "model.dropout=0",
+    "training.steps=120",
+    "training.validate_every=40",
+    "training.warmup=5",
+]
+SETTINGS += ["training.learning_rate=0.02", "training.batch_size=32", "training.average=none"]
+
+
+def write_log(path: Path, cases: int, *, noise: bool) -> None:
+    """open → (check → repair)* → close, as often as the order's kind says; a day between events; `kick` is noise."""
+    random, rows = np.random.default_rng(0), ["case,activity,time,kind"]
+    for case in range(cases):
+        rounds, second = int(random.integers(1, 3)), 86400.0 * case
+        kind = "small" if rounds == 1 else "large"
+        for what in ["open", *["check", "repair"] * rounds, *(["kick"] if noise and case % 10 == 0 else []), "close"]:
+            rows.append(f"{case},{what},{second},{kind}")
+            second += 86400
+    path.write_text("\n".join(rows))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_log(tmp_path / "log.csv", 200, noise=False)
+    write_log(tmp_path / "noisy.csv", 60, noise=True)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("here")
+def test_from_a_log_to_what_is_next_and_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", "events", "data.path=log.csv", "data.attributes=kind", *SETTINGS, "--out", "run"]) == 0
+    assert "case from 'case', activity from 'activity', time from 'time'" in capsys.readouterr().err
+    assert run(["evaluate", "run", "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    assert scores["gru-16"]["accuracy"] == 1  # the kind says how many rounds there are
+    assert scores["bigram"]["accuracy"] < 1
+    assert scores["gru-16"]["hours off"] < 8
+    assert run(["evaluate", "run"]) == 0
+    assert "after 5 or more" in capsys.readouterr().out
+
+    assert run(["flag", "run", "noisy.csv", "--below", "0.05", "--json"]) == 0
+    flags = json.loads(capsys.readouterr().out)["flags"]
+    assert {flag["case"] for flag in flags if flag["activity"] == "kick"} == {str(case) for case in range(0, 60, 10)}
+    assert run(["flag", "run"]) == 0
+    assert "events with a probability below" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("here")
+def test_what_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "data.path" in refused(["train", "events"], capsys)
+    assert "no column 'what'" in refused(["train", "events", "data.path=log.csv", "data.activity=what"], capsys)
+    (here / "one.csv").write_text("case,activity\n" + "".join(f"{k},x\n" for k in range(30)))
+    assert "one activity only" in refused(["train", "events", "data.path=one.csv"], capsys)
+    (here / "two.csv").write_text("case,activity\n1,x\n1,y\n")
+    assert "too few" in refused(["train", "events", "data.path=two.csv"], capsys)
+    assert not (here / "runs").exists()
+
+
+def test_a_case_is_judged_the_same_in_any_company() -> None:
+    torch.manual_seed(0)
+    random = np.random.default_rng(0)
+    cases = [
+        Case(str(k), [f"a{i}" for i in random.integers(4, size=n)], np.cumsum(random.random(n) * 1e4), {})
+        for k, n in enumerate([3, 9, 1, 5, 9, 2])
+    ]
+    code = CaseCode.of(cases)
+    model = EventModel(len(code.activities), [], 6, "lstm", 8).double().eval()
+    stream = Cases([code.encode(case) for case in cases], 6, shuffle=False)
+    whole = stream._take(np.arange(6))
+    logits, gaps = model(whole.inputs, whole.times, whole.attributes, whole.lengths)
+    for k in range(6):
+        alone = stream._take(np.array([k]))
+        own, gap = model(alone.inputs, alone.times, alone.attributes, alone.lengths)
+        n = len(cases[k].activities)
+        torch.testing.assert_close(own[0], logits[k, :n])
+        torch.testing.assert_close(gap[0], gaps[k, :n])
