@@ -135,6 +135,9 @@ class TestCommandLine:
         assert answer["scores"]["reservoir-60"]["nrmse at 20"] < 0.01
         assert run(["evaluate", "run", "--data", "series.csv", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["data"] == "series.csv"
+        lines = (here / "series.csv").read_text().splitlines(keepends=True)
+        (here / "short.csv").write_text("".join(lines[:121]))
+        assert "120 steps, not more than the washout" in refused(["evaluate", "run", "--data", "short.csv"], capsys)
 
     def test_the_same_recipe_gives_the_same_bytes(self, here: Path) -> None:
         assert run(self.train(out="one")) == run(self.train(out="two")) == 0
@@ -168,6 +171,10 @@ class TestCommandLine:
         _, _, model = open_run(Path("run"))
         assert float(model.scale[0]) == pytest.approx(1, rel=0.1)
         assert "series.csv cannot be read" in refused(["forecast", "run"], capsys)
+        (here / "short.csv").write_text("".join(lines[:91]))
+        assert "90 steps are known, fewer than the washout of 100" in refused(
+            ["forecast", "run", "--data", "short.csv"], capsys
+        )
         assert ".png or .svg" in refused(["forecast", "run", "--data", "part.csv", "--plot", "next.pdf"], capsys)
 
 

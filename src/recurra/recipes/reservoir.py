@@ -113,6 +113,45 @@ class Parts:
         return self.outputs[None, begin:end], None if self.inputs is None else self.inputs[None, begin:end]
 
 
+def read_parts(data: SeriesData, seed: int) -> Parts:
+    """The series of a file or a task, split: what is learned comes first, what is for the test last."""
+    inputs: Tensor | None = None
+    if data.path is not None:
+        series = read_series(data.path, data.columns)
+    elif data.task == "narma":
+        inputs, outputs = narma(data.length, seed)
+        series = Series((data.task,), outputs)
+    else:
+        outputs = TO_FORECAST[data.task](data.length, seed)
+        series = Series((data.task,) if outputs.shape[1] == 1 else ("x", "y", "z"), outputs)
+    T = len(series.values)
+    test = T - int(T * data.test)
+    return Parts(series.names, series.values, inputs, test - int(T * data.valid), test)
+
+
+def check_parts(parts: Parts, about: str, settings: Solving) -> None:
+    """Refuse a series that is too short to be learned or judged, and one that never changes."""
+    T, valid, test = len(parts.outputs), parts.valid, parts.test
+    needed = settings.washout + 2
+    if valid < needed:
+        raise DataError(
+            f"{about}: {T:,} steps leave {valid:,} to learn from, fewer than {needed:,} (training.washout and two more). "
+            "Give a longer series, smaller data.valid and data.test, or a shorter training.washout."
+        )
+    for part, size in (("valid", test - valid), ("test", T - test)):
+        if size <= settings.horizon and (part == "valid" or size):
+            raise DataError(
+                f"{about}: data.{part} is {size:,} of {T:,} steps, too few to judge forecasts of {settings.horizon}. "
+                "Give a longer series, a larger share or a shorter training.horizon."
+            )
+    for name, column in zip(parts.names, parts.outputs[:valid].T, strict=True):
+        if bool((column == column[0]).all()):
+            raise DataError(
+                f"{about}: {name} is {float(column[0]):g} in all {valid:,} steps to learn from. "
+                "There is nothing to learn in it: leave it out with data.columns."
+            )
+
+
 class Reservoir(Experiment[EchoState]):
     """A series that is forecast (its outputs are all that is read), or one that inputs drive (NARMA)."""
 
@@ -140,37 +179,9 @@ class Reservoir(Experiment[EchoState]):
     @cached_property
     def parts(self) -> Parts:
         data, settings = self.recipe.data, self.recipe.training
-        inputs: Tensor | None = None
-        if data.path is not None:
-            series = read_series(data.path, data.columns)
-        elif self.driven:
-            inputs, outputs = narma(data.length, self.recipe.seed)
-            series = Series((data.task,), outputs)
-        else:
-            outputs = TO_FORECAST[data.task](data.length, self.recipe.seed)
-            names = (data.task,) if outputs.shape[1] == 1 else tuple("xyz"[: outputs.shape[1]])
-            series = Series(names, outputs)
-        T, about = len(series.values), data.path or data.task
-        test, valid = T - int(T * data.test), T - int(T * data.test) - int(T * data.valid)
-        needed = settings.washout + 2
-        if valid < needed:
-            raise DataError(
-                f"{about}: {T:,} steps leave {valid:,} to learn from, fewer than {needed:,} (training.washout and two more). "
-                "Give a longer series, smaller data.valid and data.test, or a shorter training.washout."
-            )
-        for part, size in (("valid", test - valid), ("test", T - test)):
-            if size <= settings.horizon and (part == "valid" or data.test):
-                raise DataError(
-                    f"{about}: data.{part} is {size:,} of {T:,} steps, too few to judge forecasts of {settings.horizon}. "
-                    "Give a longer series, a larger share or a shorter training.horizon."
-                )
-        for k, name in enumerate(series.names):
-            if bool((series.values[:valid, k] == series.values[0, k]).all()):
-                raise DataError(
-                    f"{about}: {name} is {float(series.values[0, k]):g} in all {valid:,} steps to learn from. "
-                    "There is nothing to learn in it: leave it out with data.columns."
-                )
-        return Parts(series.names, series.values, inputs, valid, test)
+        parts = read_parts(data, self.recipe.seed)
+        check_parts(parts, data.path or data.task, settings)
+        return parts
 
     @property
     def about_data(self) -> str:
@@ -270,6 +281,11 @@ class Reservoir(Experiment[EchoState]):
         values = parts.outputs[:end]
         if question.data is not None:
             values, begin, name = self.read_other(question.data), settings.washout, question.data
+            if len(values) <= settings.washout + settings.horizon:
+                raise DataError(
+                    f"{name}: {len(values):,} steps, not more than the washout of {settings.washout:,} and the horizon of "
+                    f"{settings.horizon:,} together. Give a longer series."
+                )
         made = self._places(model, values, begin).forecasts(model)
         scores = {called: _row({f" at {k}": made.nrmse(k) for k in (1, settings.horizon)})}
         if question.baselines:
