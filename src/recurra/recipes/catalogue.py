@@ -101,10 +101,11 @@ RECIPES: dict[str, Entry] = {
         EventRecipe(
             name="events",
             training=Training(
-                steps=1000,
+                steps=800,
                 batch_size=64,
                 truncation="none",
                 learning_rate=3e-3,
+                l2=0.1,
                 average="ema:0.99",
                 validate_every=100,
                 save_every=250,

@@ -44,11 +44,11 @@ class EventData:
 
 @dataclass(frozen=True)
 class EventModelSettings:
-    cell: str = setting("gru", "a name, NAME(option=value), or FILE.py:NAME")
+    cell: str = setting("lstm", "a name, NAME(option=value), or FILE.py:NAME")
     hidden_size: int = setting(64, "units of each layer")
     layers: int = setting(1, "how many are stacked")
     embedding_size: int = setting(16, "size of the vectors of an activity and of an attribute's value")
-    dropout: float = setting(0.3, "variational, between layers and of outputs")
+    dropout: float = setting(0.5, "variational, between layers and of outputs")
 
     def check(self) -> None:
         for name in ("hidden_size", "layers", "embedding_size"):
