@@ -44,6 +44,7 @@ def train(
     from recurra.cli.tensorboard import find_writer
     from recurra.errors import OptionError
     from recurra.recipes.catalogue import begin, find_recipe, read_recipe
+    from recurra.recipes.language import Language
     from recurra.recipes.reader import override
     from recurra.runs.folder import RunFolder
     from recurra.training.distributed import join
@@ -84,7 +85,7 @@ def train(
     else:
         best = "none yet" if result["valid"] is None else f"{result['valid']:.4f}"
         display.say(f"{result['why']}; best validation {best}. Run folder: {folder.path}")
-        verbs = ("evaluate", "sample") if experiment.vocabulary is not None else ("evaluate",)
+        verbs = ("evaluate", "sample") if isinstance(experiment, Language) else ("evaluate",)
         display.say("next: " + "   ".join(f"recurra {verb} {folder.path}" for verb in (*verbs, "train --resume")))
     if result["failed"]:
         raise typer.Exit(1)

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from recurra.data.tokenisers import Tokeniser, build_tokeniser, tokeniser_from_json
 from recurra.errors import DataError, OptionError
@@ -35,6 +36,8 @@ HEAD = 8192
 
 NOT_LIBRARY = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 """Folders under the standard library that hold something else: installed packages, tests and their data."""
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -136,9 +139,9 @@ def split_by_position(text: str, valid: float, test: float) -> tuple[str, str, s
 
 
 def split_lines(
-    lines: Sequence[str], valid: float, test: float, seed: int = 0
-) -> tuple[list[str], list[str], list[str]]:
-    """Lines dealt at random to training, validation and test; each part keeps the order of the lines."""
+    lines: Sequence[Item], valid: float, test: float, seed: int = 0
+) -> tuple[list[Item], list[Item], list[Item]]:
+    """Lines, or other items, dealt at random to training, validation and test; each part keeps their order."""
     first, second = _cuts(len(lines), valid, test)
     dealt = sorted(range(len(lines)), key=lambda k: _hash(seed, str(k)))
     train, validation, testing = (

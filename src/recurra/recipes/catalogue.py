@@ -8,6 +8,7 @@ from typing import Any
 
 from recurra.errors import RunError, choose_from
 from recurra.recipes.base import Experiment, Model, Recipe
+from recurra.recipes.feedforward import Classification, FeedforwardRecipe
 from recurra.recipes.language import Data, Language, LanguageRecipe
 from recurra.recipes.memory import Memory, MemoryData, MemoryRecipe
 from recurra.recipes.reader import from_dict
@@ -119,9 +120,21 @@ RECIPES: dict[str, Entry] = {
         ),
         "which state a washing machine is in, from its triggers alone, a child's button presses among them",
     ),
+    "feedforward": Entry(
+        FeedforwardRecipe(
+            name="feedforward",
+            training=Training(steps=1500, batch_size=128, learning_rate=1e-2, validate_every=250, save_every=500),
+        ),
+        "classes of table rows or images (data.path=FILE) or of made-up points, without recurrence: model.kind=linear, basis, "
+        "layers, convolution",
+    ),
 }
 
-EXPERIMENTS: dict[type[Recipe], Any] = {LanguageRecipe: Language, MemoryRecipe: Memory}
+EXPERIMENTS: dict[type[Recipe], Any] = {
+    LanguageRecipe: Language,
+    MemoryRecipe: Memory,
+    FeedforwardRecipe: Classification,
+}
 
 
 def find_recipe(name: str) -> Recipe:
