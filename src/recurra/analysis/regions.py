@@ -11,13 +11,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from recurra.errors import OptionError, ShapeError
-from recurra.models.feedforward import Feedforward, hidden_layers
+from recurra.models.feedforward import Feedforward, hidden_layers, weights_of
 
 Array = npt.NDArray[np.float64]
 
@@ -82,17 +81,12 @@ def rectifier_of(model: Feedforward) -> Rectifier:
     mean, deviation = (each.detach().cpu().double().numpy().ravel() for each in model.scaling.buffers())
     if len(model.shape) != 1:
         raise OptionError(f"regions are counted for networks that read numbers; this one reads images {model.shape}.")
-    maps = [_numbers(each) for each in (*layers.maps, model.output)]
+    maps = [(W.cpu().double().numpy(), b.cpu().double().numpy()) for W, b in weights_of(model)]
+    if not all(np.isfinite(each).all() for pair in maps for each in pair):
+        raise OptionError("the network has weights that are not finite numbers; it has no regions.")
     W, b = maps[0]
     maps[0] = (W / deviation, b - W @ (mean / deviation))
     return Rectifier(tuple(maps[:-1]), maps[-1], layers.residual)
-
-
-def _numbers(linear: Any) -> tuple[Array, Array]:
-    W, b = (each.detach().cpu().double().numpy() for each in (linear.weight, linear.bias))
-    if not (np.isfinite(W).all() and np.isfinite(b).all()):
-        raise OptionError("the network has weights that are not finite numbers; it has no regions.")
-    return W, b
 
 
 # -- a polygonal line as a network -------------------------------------------------------------------------------------
@@ -249,11 +243,8 @@ def regions_on_line(network: Rectifier, low: float = -math.inf, high: float = ma
             a, c = W @ slope, W @ height + b
             with np.errstate(divide="ignore", invalid="ignore"):
                 zeros = -c / a
-            inside = zeros[np.isfinite(zeros) & (zeros > left) & (zeros < right)]
-            ends = _apart([left, *np.sort(inside), right])
-            for start, end in pairwise(ends):
-                middle = _between(start, end)
-                on = a * middle + c > 0
+            for start, end in pairwise(_apart(left, zeros[np.isfinite(zeros)], right)):
+                on = a * _between(start, end) + c > 0
                 kept = (slope, height) if network.residual and k else (0.0, 0.0)
                 cut.append((start, end, a * on + kept[0], c * on + kept[1]))
         found = cut
@@ -265,16 +256,14 @@ def regions_on_line(network: Rectifier, low: float = -math.inf, high: float = ma
     return LineRegions(breaks, slopes, heights, 1 + _changes(slopes, heights))
 
 
-def _apart(ends: list[float]) -> list[float]:
-    """Ends without those that lie on the one before: units whose zeros are the same cut once."""
-    kept = [ends[0]]
-    for k, end in enumerate(ends[1:], start=1):
-        scale = max(1.0, *(abs(each) for each in (end, kept[-1]) if math.isfinite(each)))
-        if end - kept[-1] > SMALL * scale:
-            kept.append(end)
-        elif k == len(ends) - 1 and len(kept) > 1:
-            kept[-1] = end
-    return kept if len(kept) > 1 else [ends[0], ends[-1]]
+def _apart(low: float, zeros: Array, high: float) -> list[float]:
+    """The ends of the parts that zeros cut an interval into. Zeros on one another, or on an end, cut once or not at all."""
+    ends = [low]
+    for zero in np.sort(zeros).tolist():
+        least = SMALL * max(1.0, abs(zero))
+        if zero - ends[-1] > least and high - zero > least:
+            ends.append(zero)
+    return [*ends, high]
 
 
 def _between(start: float, end: float) -> float:

@@ -305,6 +305,12 @@ def hidden_layers(model: Feedforward) -> Layers:
     raise OptionError("this is asked of a network of layers; the model has basis functions or convolutions.")
 
 
+def weights_of(model: Feedforward) -> list[tuple[Float[Tensor, "J I"], Float[Tensor, " J"]]]:
+    """W and b of each of a network's layers, that of the logits last; they read `model.scaling(x)`."""
+    maps = [each for each in (*hidden_layers(model).maps, model.output) if isinstance(each, nn.Linear)]
+    return [(each.weight.detach(), each.bias.detach()) for each in maps]
+
+
 def _initialise(module: nn.Module, activation: str) -> None:
     """Weights that keep the size of what passes: He et al. 2015 for those that cut off, Glorot & Bengio 2010 for the rest."""
     assert isinstance(module, (nn.Linear, nn.Conv2d))

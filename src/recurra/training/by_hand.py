@@ -17,7 +17,7 @@ from torch import Tensor
 
 from recurra.cells.operations import ACTIVATIONS, OPERATIONS
 from recurra.errors import OptionError, ShapeError, choose_from
-from recurra.models.feedforward import Feedforward, hidden_layers
+from recurra.models.feedforward import Feedforward, hidden_layers, weights_of
 from recurra.types import Float, Int
 
 ELMAN_ACTIVATIONS = ("tanh", "sigmoid", "relu", "linear")
@@ -333,11 +333,8 @@ def layers_of(model: Feedforward) -> list[Layer]:
     found = hidden_layers(model)
     if found.residual and len(found.maps) > 1:
         raise OptionError("the δ rule is written for layers one above the other; this model has residual connections.")
-    maps = [(each, found.activation.name) for each in found.maps]
-    return [
-        Layer(each.weight.detach().clone(), each.bias.detach().clone(), name)
-        for each, name in (*maps, (model.output, "linear"))
-    ]
+    names = [*[found.activation.name] * len(found.maps), "linear"]
+    return [Layer(W.clone(), b.clone(), name) for (W, b), name in zip(weights_of(model), names, strict=True)]
 
 
 class Check(NamedTuple):
