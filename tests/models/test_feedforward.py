@@ -85,7 +85,7 @@ def test_products_of_two_inputs() -> None:
     basis = Polynomial(2, 3)(torch.stack([x, y], dim=1))
     expected = [x, y, x * x, x * y, y * y, x**3, x * x * y, x * y * y, y**3]
     torch.testing.assert_close(basis, torch.stack(expected, dim=1))
-    with pytest.raises(OptionError, match="784 inputs have .* products of degree 3"):
+    with pytest.raises(OptionError, match=r"784 inputs have .* products of degree 3"):
         Polynomial(784, 3)
 
 
@@ -97,7 +97,7 @@ def test_radial_functions(learned: bool) -> None:
     assert all((centre == x).all(1).any() for centre in basis.centres)
     assert len(basis.centres.unique(dim=0)) == 4
     distances = torch.cdist(basis.centres.detach(), basis.centres.detach())
-    width = distances.fill_diagonal_(torch.inf).min(1).values.mean()
+    width = 1.5 * distances.fill_diagonal_(torch.inf).min(1).values.mean()
     values = torch.stack([torch.exp(-(x - c).square().sum(1) / (2 * width**2)) for c in basis.centres], dim=1)
     torch.testing.assert_close(basis(x), values)
     assert len(list(basis.parameters())) == (2 if learned else 0)
@@ -154,7 +154,7 @@ def test_what_cannot_be_built_or_asked() -> None:
         multilayer((2,), 2, hidden_size=3, activation="gelu")
     with pytest.raises(OptionError, match="at least two classes; got 1"):
         linear_classifier((2,), 1)
-    with pytest.raises(OptionError, match="'poly' does not exist. Did you mean 'polynomial'"):
+    with pytest.raises(OptionError, match=r"'poly' does not exist. Did you mean 'polynomial'"):
         basis_expansion((2,), 2, basis="poly")
     with pytest.raises(ShapeError, match=r"reads examples \[2\]; got a batch of \[3\]"):
         linear_classifier((2,), 2)(torch.zeros(5, 3))

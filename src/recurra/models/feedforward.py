@@ -20,6 +20,8 @@ from recurra.types import Float
 PHI = ("tanh", "sigmoid", "relu", "softplus", "linear")
 """The activations."""
 POOLING = ("max", "average", "none")
+OVERLAP = 1.5
+"""How far radial functions reach, in distances between neighbours. 1 leaves gaps between them, 3 blurs the arms of a spiral."""
 
 
 class Scaling(nn.Module):
@@ -88,7 +90,8 @@ class Polynomial(nn.Module):
 class Radial(nn.Module):
     """exp(−‖x − c‖² / 2 s²) for each of some centres c. Fixed, or learned: then c and s are parameters.
 
-    Centres are training examples; s is the mean distance of a centre to the one that is nearest. Broomhead & Lowe 1988.
+    Centres are training examples; s is at first `OVERLAP` times the mean distance of a centre to the one that is nearest.
+    Broomhead & Lowe 1988.
     """
 
     centres: Tensor
@@ -116,7 +119,7 @@ class Radial(nn.Module):
             )
         self.centres.copy_(different[torch.randperm(len(different))[: len(self.centres)]])
         apart = torch.cdist(self.centres, self.centres).fill_diagonal_(math.inf).min(1).values
-        self.log_width.fill_(float(apart.mean().log()) if len(apart) > 1 else 0.0)
+        self.log_width.fill_(float((OVERLAP * apart.mean()).log()) if len(apart) > 1 else 0.0)
 
     def forward(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B P"]:
         squares = (x[:, None] - self.centres).square().sum(-1)
