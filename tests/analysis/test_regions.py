@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, example, given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -91,26 +91,35 @@ def count_by_programs(network: Rectifier) -> int:
 
 
 class TestCounting:
-    @given(sizes=widths, seed=st.integers(0, 10**6), residual=st.booleans())
-    def test_on_a_plane_as_many_as_linear_programs_find(self, sizes: list[int], seed: int, residual: bool) -> None:
-        sizes = [sizes[0]] * len(sizes) if residual else sizes
-        assume(sum(sizes) <= 7)
-        network = random_network(2, sizes, seed, residual)
+    @given(sizes=widths, seed=st.integers(0, 10**6))
+    def test_on_a_plane_as_many_as_linear_programs_find(self, sizes: list[int], seed: int) -> None:
+        network = random_network(2, sizes, seed)
         counted = len(regions_on_plane(network))
         assert counted == count_by_programs(network)
         assert counted <= upper_bound(2, sizes)
 
-    @given(sizes=widths, seed=st.integers(0, 10**6), residual=st.booleans())
-    def test_on_a_line_as_many_as_linear_programs_find(self, sizes: list[int], seed: int, residual: bool) -> None:
-        sizes = [sizes[0]] * len(sizes) if residual else sizes
-        network = random_network(1, sizes, seed, residual)
+    @given(sizes=widths, seed=st.integers(0, 10**6))
+    def test_on_a_line_as_many_as_linear_programs_find(self, sizes: list[int], seed: int) -> None:
+        network = random_network(1, sizes, seed)
         counted = len(regions_on_line(network))
         assert counted == count_by_programs(network)
         assert counted <= upper_bound(1, sizes)
 
-    @given(sizes=st.lists(st.integers(1, 12), min_size=1, max_size=3), seed=st.integers(0, 10**6))
+    @pytest.mark.parametrize("seed", range(3))
+    def test_residual_connections_count_from_the_third_layer_on(self, seed: int) -> None:
+        """With two layers they change the output alone; with three, where the last one cuts."""
+        for inputs, counter in ((1, regions_on_line), (2, regions_on_plane)):
+            network = random_network(inputs, [3, 3, 3], seed, residual=True)
+            counted = len(counter(network))
+            assert counted == count_by_programs(network) <= upper_bound(inputs, [3, 3, 3])
+            without = Rectifier(network.hidden, network.output)
+            assert len(counter(without)) == count_by_programs(without)
+
+    @given(
+        sizes=st.lists(st.integers(1, 12), min_size=1, max_size=3) | st.just([6, 6, 6, 6]), seed=st.integers(0, 10**6)
+    )
     def test_no_sampled_pattern_is_missing_and_every_region_has_its_own(self, sizes: list[int], seed: int) -> None:
-        network = random_network(2, sizes, seed)
+        network = random_network(2, sizes, seed, residual=len(set(sizes)) == 1)
         whole = regions_on_plane(network)
         assert len(whole) <= upper_bound(2, sizes)
         known = {row.tobytes() for row in whole.patterns}
