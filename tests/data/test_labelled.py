@@ -38,6 +38,8 @@ class TestTables:
         [
             ("a,class,b\n1,2,3\n4,5,6\n7,2,9\n8,5,1\n", None, "class"),  # a usual name
             ("a,kind,b\n1,x,3\n4,y,6\n7,x,9\n8,y,1\n", None, "kind"),  # the only words
+            ("x,y,kind\n1,2,p\n4,5,q\n7,2,p\n8,5,q\n", None, "kind"),  # words before a column that is called y
+            ("y,b,c\n1,2,3\n0,5,6\n1,2,9\n0,5,1\n", None, "y"),
             ("a,b,c\n1,2,0\n4,5,1\n7,2,0\n8,5,1\n", None, "c"),  # the last
             ("a,b,c\n1,2,0\n1,5,1\n2,2,0\n2,5,1\n", "a", "a"),
             ("a,b,c\n1,2,0\n1,5,1\n2,2,0\n2,5,1\n", "1", "a"),

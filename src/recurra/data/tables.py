@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from recurra.data.labelled import Labelled, number_classes
 from recurra.data.text import read_documents
 from recurra.errors import DataError, nearest
 
-USUAL = ("label", "class", "target", "y", "species", "category")
+USUAL = ("label", "class", "target", "species", "category")
 """What a column of labels is often called."""
 
 
@@ -33,7 +34,7 @@ def read_table(
     ```
 
     - `label`: the column of labels: its name, or its number from 1. Without it, it is the one with a usual name, else the only
-      one that does not hold numbers, else the last; `about` says which.
+      one that does not hold numbers, else `y`, else the last; `about` says which.
     - `columns`, `classes`: those that a model knows; the table must have them.
 
     Cells are separated by commas, semicolons or tabs. The first line holds names if no cell of it is a number.
@@ -107,25 +108,35 @@ def _choose(name: str, header: list[str], table: npt.NDArray[np.object_], label:
     usual = [lowered.index(each) for each in USUAL if each in lowered]
     if usual:
         return usual[0]
-    words = [k for k in range(len(header)) if not all(_is_number(cell) for cell in table[:, k] if cell)]
-    return words[0] if len(words) == 1 else len(header) - 1
+    words = [k for k in range(len(header)) if _as_numbers(table[:, k]) is None]
+    if len(words) == 1:
+        return words[0]
+    return lowered.index("y") if "y" in lowered else len(header) - 1
 
 
 def _numbers(
     name: str, column: str, cells: npt.NDArray[np.object_], lines: Sequence[int], guessed: bool
 ) -> npt.NDArray[np.float64]:
-    for line, cell in zip(lines, cells, strict=True):
-        if not _is_number(cell):
-            found = f"{cell!r}, which is no number" if cell else "nothing"
-            hint = (
-                f", or name it as the label if it holds the classes (data.label={column})" if guessed and cell else ""
-            )
-            raise DataError(f"{name}, line {line}: column {column!r} holds {found}. Write numbers there{hint}.")
-    return cells.astype(np.float64)
+    values = _as_numbers(cells)
+    if values is not None:
+        return values
+    line, cell = next((line, cell) for line, cell in zip(lines, cells, strict=True) if not _is_number(cell))
+    found = f"{cell!r}, which is no number" if cell else "nothing"
+    hint = f", or name it as the label if it holds the classes (data.label={column})" if guessed and cell else ""
+    raise DataError(f"{name}, line {line}: column {column!r} holds {found}. Write numbers there{hint}.")
+
+
+def _as_numbers(cells: npt.NDArray[np.object_]) -> npt.NDArray[np.float64] | None:
+    """A column as numbers; `None` where a cell is none, or not finite."""
+    try:
+        values = cells.astype(np.float64)
+    except ValueError:
+        return None
+    return values if np.isfinite(values).all() else None
 
 
 def _is_number(cell: str) -> bool:
     try:
-        return bool(np.isfinite(float(cell)))
+        return math.isfinite(float(cell))
     except ValueError:
         return False
