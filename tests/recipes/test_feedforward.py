@@ -249,6 +249,10 @@ class TestRefusals:
         assert message in refused(["train", "feedforward", *settings], capsys)
         assert files(here) == {}
 
+    def test_gradients_through_time_are_not_monitored(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert "no recurrent layers" in refused(["train", "feedforward", *SMALL, "--monitor", "5"], capsys)
+        assert files(here) == {}
+
     def test_what_a_classifier_is_not_asked(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["train", "feedforward", *SMALL, "--out", "run"]) == 0
         assert "no language model" in refused(["sample", "run"], capsys)
