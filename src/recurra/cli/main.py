@@ -15,6 +15,7 @@ from recurra.cli.check import check
 from recurra.cli.evaluate import evaluate
 from recurra.cli.explain import explain
 from recurra.cli.flag import flag
+from recurra.cli.regions import regions
 from recurra.cli.runs import recipes, runs
 from recurra.cli.sample import sample
 from recurra.cli.score import score
@@ -32,7 +33,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (cells, check, train, evaluate, sample, score, translate, flag, explain, runs, recipes):
+for verb in (cells, check, train, evaluate, sample, score, translate, flag, explain, regions, runs, recipes):
     app.command()(verb)
 bench.command()(training)
 bench.command()(depth)
