@@ -101,4 +101,5 @@ def test_features_of_time() -> None:
     assert features[:, 0] == pytest.approx(np.log1p([0, 3600, 82800]))
     assert features[:, 1] == pytest.approx(np.log1p([0, 3600, 86400]))
     assert features[0, 2:4] == pytest.approx(features[2, 2:4], abs=1e-9)  # the same hour of another day
-    assert not np.allclose(features[0, 4:], features[2, 4:])
+    assert not np.allclose(features[0, 4:6], features[2, 4:6])
+    assert features[2, 6] == pytest.approx(1 / 365.25)

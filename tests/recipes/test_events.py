@@ -49,9 +49,9 @@ def test_from_a_log_to_what_is_next_and_what_is_wrong(capsys: pytest.CaptureFixt
     assert "case from 'case', activity from 'activity', time from 'time'" in capsys.readouterr().err
     assert run(["evaluate", "run", "--json"]) == 0
     scores = json.loads(capsys.readouterr().out)["scores"]
-    assert scores["gru-16"]["accuracy"] == 1  # the kind says how many rounds there are
+    assert scores["lstm-16"]["accuracy"] == 1  # the kind says how many rounds there are
     assert scores["bigram"]["accuracy"] < 1
-    assert scores["gru-16"]["hours off"] < 8
+    assert scores["lstm-16"]["hours off"] < 8
     assert run(["evaluate", "run"]) == 0
     assert "after 5 or more" in capsys.readouterr().out
 
@@ -81,7 +81,7 @@ def test_a_case_is_judged_the_same_in_any_company() -> None:
         for k, n in enumerate([3, 9, 1, 5, 9, 2])
     ]
     code = CaseCode.of(cases)
-    model = EventModel(len(code.activities), [], 6, "lstm", 8).double().eval()
+    model = EventModel(len(code.activities), [], 7, "lstm", 8).double().eval()
     stream = Cases([code.encode(case) for case in cases], 6, shuffle=False)
     whole = stream._take(np.arange(6))
     logits, gaps = model(whole.inputs, whole.times, whole.attributes, whole.lengths)

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from recurra import Recurrent
 from recurra.cells.elman import elman
 from recurra.errors import OptionError, ShapeError
+from recurra.models.feedforward import multilayer
 from recurra.training.by_hand import (
     ElmanGradients,
     ElmanWeights,
@@ -22,6 +23,7 @@ from recurra.training.by_hand import (
     elman_deltas,
     elman_forward,
     feedforward_deltas,
+    layers_of,
     stochastic_backpropagation,
 )
 
@@ -416,3 +418,54 @@ def test_descent_options_are_checked(option: str, value: float, message: str) ->
     options = {"learning_rate": 0.1, "epsilon": 0.1, "max_steps": 5} | {option: value}
     with pytest.raises(OptionError, match=message):
         stochastic_backpropagation(*regression(), **options)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "sigmoid", "relu", "softplus", "linear"])
+@pytest.mark.parametrize("depth", [0, 1, 3])
+def test_deltas_of_a_classifier_are_what_autograd_says_of_the_model(activation: str, depth: int) -> None:
+    """Layer by layer: δ of each net input, and the gradient of each weight of the model itself."""
+    model = multilayer((3,), 4, hidden_size=6, layers=depth, activation=activation).double()
+    x = torch.randn(11, 3, dtype=torch.float64) * 2 + 1
+    model.prepare(x)
+    classes = torch.randint(4, (11,))
+    back = feedforward_deltas(layers_of(model), model.scaling(x), classes)
+
+    nets: list[torch.Tensor] = []
+    maps = [part for part in model.modules() if isinstance(part, torch.nn.Linear)]
+    for part in maps:
+        part.register_forward_hook(lambda module, read, said: (said.retain_grad(), nets.append(said))[0])
+    logits = model(x)
+    loss = torch.nn.functional.cross_entropy(logits, classes)
+    loss.backward()
+    assert len(back.W) == len(maps) == depth + 1
+    torch.testing.assert_close(back.loss, loss.detach(), rtol=0, atol=1e-12)
+    torch.testing.assert_close(back.z, logits.detach().softmax(1), rtol=0, atol=1e-12)
+    for k, part in enumerate(maps):
+        torch.testing.assert_close(back.W[k], part.weight.grad, rtol=0, atol=1e-12)
+        torch.testing.assert_close(back.b[k], part.bias.grad, rtol=0, atol=1e-12)
+        torch.testing.assert_close(back.deltas[k] / len(x), nets[k].grad, rtol=0, atol=1e-12)
+
+
+def test_stochastic_backpropagation_learns_classes_until_the_gradient_is_small() -> None:
+    x = torch.randn(60, 2, dtype=torch.float64)
+    classes = (x[:, 0] + 0.3 * torch.randn(60, dtype=torch.float64) > 0).long()  # no line separates them
+    layers = [Layer(torch.zeros(2, 2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64), "linear")]
+    descent = stochastic_backpropagation(
+        layers, x, classes, learning_rate=0.3, epsilon=0.01, max_steps=4000, batch_size=30, check_every=10
+    )
+    assert descent.converged
+    whole = feedforward_deltas(descent.layers, x, classes)
+    assert whole.norm == descent.history[-1].gradient_norm < 0.01 < descent.history[0].gradient_norm
+    assert whole.loss < 0.5 * math.log(2)
+
+
+def test_classes_are_checked() -> None:
+    layers, x, _ = regression()
+    with pytest.raises(OptionError, match="a last layer that is linear; this one is tanh"):
+        feedforward_deltas(layers[:1], x, torch.zeros(4, dtype=torch.int64))
+    with pytest.raises(ShapeError, match=r"must be \[N\] = \[4\] of torch.int64; got \[3\]"):
+        feedforward_deltas(layers, x, torch.zeros(3, dtype=torch.int64))
+    with pytest.raises(ShapeError, match="classes from 0 to 0; got 0 to 3"):
+        feedforward_deltas(layers, x, torch.arange(4))
+    with pytest.raises(OptionError, match="residual"):
+        layers_of(multilayer((3,), 4, hidden_size=6, layers=2, residual=True))

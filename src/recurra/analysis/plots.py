@@ -19,6 +19,7 @@ from recurra.analysis.fields import Basins, Plane, VectorField
 from recurra.analysis.fixed_points import FixedPoint, FixedPoints
 from recurra.analysis.gradients import GradientFlow, Spectrum
 from recurra.analysis.labels import Room
+from recurra.analysis.regions import PlaneRegions, Rectifier
 from recurra.errors import OptionError
 from recurra.types import Float
 
@@ -167,6 +168,44 @@ def plot_field(
                 for point, place in inside:
                     if called.get(id(point)):
                         room.write(called[id(point)], [place], shrink=6, fontsize=13, fontweight="bold")
+
+
+def plot_regions(
+    regions: PlaneRegions,
+    network: Rectifier,
+    file: Path,
+    *,
+    points: Tensor | None = None,
+    labels: Tensor | None = None,
+    classes: Sequence[str] = (),
+    columns: Sequence[str] = ("x", "y"),
+) -> None:
+    """The regions of a window, shaded by how many units are on, the line on which the classes meet, and examples on top."""
+    from matplotlib.collections import PolyCollection
+
+    corners = np.concatenate(regions.polygons)
+    (x0, y0), (x1, y1) = corners.min(0), corners.max(0)
+    a, b = np.meshgrid(np.linspace(x0, x1, 300), np.linspace(y0, y1, 300))
+    scores = network(np.stack([a.ravel(), b.ravel()], axis=1))
+    ahead = [scores[:, k] - np.delete(scores, k, axis=1).max(1) for k in range(scores.shape[1])]
+    with _figures(file, 9, 8) as axes:
+        for figure, axis in axes:
+            ink = axis.xaxis.label.get_color()
+            shade = PolyCollection(regions.polygons, cmap="cividis", alpha=0.5, edgecolor=ink, linewidth=0.4)
+            shade.set_array(regions.patterns.sum(1))
+            axis.add_collection(shade)
+            figure.colorbar(shade, ax=axis, label="units that are on", shrink=0.8)
+            for by in ahead[1:] if len(ahead) == 2 else ahead:
+                if by.min() < 0 < by.max():
+                    axis.contour(a, b, by.reshape(a.shape), levels=[0], colors=[ink], linewidths=2.5)
+            for k, name in enumerate(classes if points is not None and labels is not None else ()):
+                own = points[labels == k].numpy()  # type: ignore[index]
+                mark, colour = "o^sDvX"[k % 6], (COLOURS[1], COLOURS[5], *COLOURS[2:5])[k % 5]
+                axis.scatter(*own.T, s=26, marker=mark, color=colour, edgecolor="white", linewidth=0.6, label=name)
+            if points is not None:
+                axis.legend(loc="upper left", bbox_to_anchor=(0, -0.08), ncols=6, title="class")
+            title = f"{len(regions):,} linear regions; the thick line is where the classes meet"
+            axis.set(xlim=(x0, x1), ylim=(y0, y1), xlabel=columns[0], ylabel=columns[1], title=title)
 
 
 def _shade_basins(axis: Any, basins: Basins, extent: tuple[float, ...]) -> None:

@@ -204,12 +204,13 @@ def _moment(text: str, path: Path, number: int) -> float:
 
 
 def time_features(times: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Of each event of a case: log of the seconds since the one before and since the first, and hour and weekday as angles."""
+    """Of each event of a case: log of the seconds since the one before and since the first, hour and weekday as angles, and the
+    year with its fraction, since what is done changes over the years."""
     since = np.diff(times, prepend=times[:1])
     day, week = 2 * np.pi * times / 86400, 2 * np.pi * times / (7 * 86400)
-    return np.stack(
-        [np.log1p(since), np.log1p(times - times[0]), np.sin(day), np.cos(day), np.sin(week), np.cos(week)], axis=1
-    )
+    ages = [np.log1p(since), np.log1p(times - times[0])]
+    return np.stack([*ages, np.sin(day), np.cos(day), np.sin(week), np.cos(week), times / YEAR], axis=1)
 
 
-TIME_FEATURES = 6
+TIME_FEATURES = 7
+YEAR = 365.25 * 86400

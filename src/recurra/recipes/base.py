@@ -76,6 +76,14 @@ class Recipe:
 
 
 @dataclass(frozen=True)
+class Preset:
+    """A recipe with settings that work, under its name, and what it is for."""
+
+    recipe: Recipe
+    about: str
+
+
+@dataclass(frozen=True)
 class Question:
     """What an evaluation is asked: other data than the run's own, baselines, and more costly company."""
 
@@ -129,6 +137,9 @@ class Experiment(ABC, Generic[M]):
     """Which joint probability the model computes, in words."""
     verbs: tuple[str, ...] = ("evaluate",)
     """What can be done with a run, on the command line."""
+
+    keeps_vocabulary = True
+    """Whether a run folder has what its data was made numbers with; made-up data needs nothing."""
 
     def __init__(self, recipe: Any, ranks: Ranks):
         self.recipe, self.ranks = recipe, ranks

@@ -2,249 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from recurra.errors import RunError, choose_from
-from recurra.recipes.base import Experiment, Recipe, StepModel
-from recurra.recipes.conditioned import Conditioned, ConditionedRecipe
-from recurra.recipes.events import EventRecipe, Events
-from recurra.recipes.jordan import Jordanian, JordanModel, JordanRecipe
-from recurra.recipes.language import Data, Language, LanguageRecipe
-from recurra.recipes.memory import Memory, MemoryData, MemoryRecipe
+from recurra.recipes import conditioned, events, feedforward, jordan, language, memory, reservoir, translate, tree
+from recurra.recipes.base import Experiment, Preset, Recipe
 from recurra.recipes.reader import from_dict
-from recurra.recipes.reservoir import Reservoir, ReservoirRecipe
-from recurra.recipes.translate import Translate, TranslateData, TranslateModel, TranslateRecipe
-from recurra.recipes.tree import TreeClassification, TreeModel, TreeRecipe
 from recurra.runs.folder import RunFolder
 from recurra.training.distributed import Ranks
-from recurra.training.loop import Training
 
-
-@dataclass(frozen=True)
-class Entry:
-    recipe: Recipe
-    about: str
-
-
-RECIPES: dict[str, Entry] = {
-    "python-source": Entry(
-        LanguageRecipe(
-            name="python-source",
-            data=Data(tokens="char", min_count=100, limit=700_000),
-            model=StepModel(cell="lstm_coupled", hidden_size=256, embedding_size=64, dropout=0.15),
-            training=Training(
-                steps=3000,
-                batch_size=16,
-                truncation="every:64",
-                learning_rate=0.006,
-                l2=0.1,
-                average="ema:0.99",
-                validate_every=1500,
-                save_every=500,
-            ),
-        ),
-        "the source of Python's standard library on this machine; about a minute, needs no download",
-    ),
-    "text": Entry(
-        LanguageRecipe(
-            name="text",
-            data=Data(tokens="char", valid=0.1, test=0.0),
-            model=StepModel(cell="lstm", hidden_size=320, embedding_size=64, dropout=0.15),
-            training=Training(
-                steps=4600,
-                batch_size=16,
-                truncation="every:128",
-                learning_rate=6e-3,
-                average="ema:0.995",
-                validate_every=920,
-                save_every=250,
-            ),
-        ),
-        "any text file: data.path=FILE",
-    ),
-    "names": Entry(
-        LanguageRecipe(
-            name="names",
-            data=Data(tokens="char", sequences=True, valid=0.1, test=0.1),
-            model=StepModel(cell="lstm", hidden_size=320, embedding_size=32, dropout=0.4, input_dropout=0.1),
-            training=Training(
-                steps=8000,
-                batch_size=64,
-                truncation="none",
-                learning_rate=2e-3,
-                average="ema:0.999",
-                validate_every=1000,
-                save_every=500,
-            ),
-        ),
-        "any file with one short sequence per line: data.path=FILE",
-    ),
-    "conditioned": Entry(
-        ConditionedRecipe(
-            name="conditioned",
-            data=Data(tokens="char", sequences=True, valid=0.1, test=0.1),
-            model=StepModel(cell="gru", hidden_size=192, embedding_size=64, dropout=0.4, input_dropout=0.1),
-            training=Training(
-                steps=2000,
-                batch_size=64,
-                truncation="none",
-                learning_rate=4e-3,
-                average="ema:0.995",
-                validate_every=250,
-                save_every=250,
-            ),
-        ),
-        "lines with a class each (CLASS<tab>TEXT, or a folder with a file for each class): text of a class",
-    ),
-    "events": Entry(
-        EventRecipe(
-            name="events",
-            training=Training(
-                steps=1000,
-                batch_size=64,
-                truncation="none",
-                learning_rate=3e-3,
-                average="ema:0.99",
-                validate_every=100,
-                save_every=250,
-            ),
-        ),
-        "an event log (CSV, XES): the next event of a case and the time to it, and events that should not be there",
-    ),
-    "long-memory": Entry(
-        MemoryRecipe(
-            name="long-memory",
-            data=MemoryData(task="adding", length=200),
-            model=StepModel(cell="gru", hidden_size=64),
-            training=Training(
-                steps=2000, batch_size=64, truncation="none", learning_rate=5e-3, validate_every=200, save_every=200
-            ),
-        ),
-        "the adding problem: the sum of two numbers far back; data.length says how far",
-    ),
-    "long-memory-copying": Entry(
-        MemoryRecipe(
-            name="long-memory-copying",
-            data=MemoryData(task="copying", length=100),
-            model=StepModel(cell="orthogonal", hidden_size=128, embedding_size=10),
-            training=Training(
-                steps=1000, batch_size=64, truncation="none", learning_rate=3e-3, validate_every=250, save_every=250
-            ),
-        ),
-        "copying memory: ten symbols, a wait of data.length steps, and the same symbols again",
-    ),
-    "flip-flop": Entry(
-        MemoryRecipe(
-            name="flip-flop",
-            data=MemoryData(task="flip-flop", length=64),
-            model=StepModel(cell="gru", hidden_size=24),
-            training=Training(
-                steps=2000, batch_size=64, truncation="none", learning_rate=5e-3, validate_every=500, save_every=500
-            ),
-        ),
-        "three bits, each the sign of its last pulse: a memory whose attractors can be counted",
-    ),
-    "washing-machine": Entry(
-        MemoryRecipe(
-            name="washing-machine",
-            data=MemoryData(task="washing-machine", length=100),
-            model=StepModel(cell="elman", hidden_size=64, embedding_size=16),
-            training=Training(
-                steps=6000,
-                batch_size=64,
-                truncation="none",
-                clip_norm=0.1,
-                validate_every=1000,
-                save_every=1000,
-            ),
-        ),
-        "which state a washing machine is in, from its triggers alone, a child's button presses among them",
-    ),
-    "output-recurrence": Entry(
-        JordanRecipe(
-            name="output-recurrence",
-            data=MemoryData(task="washing-machine", length=64),
-            model=JordanModel(hidden_size=32),
-            training=Training(
-                steps=1000, batch_size=64, truncation="none", learning_rate=1e-2, validate_every=250, save_every=250
-            ),
-        ),
-        "a network whose only way back is from its output: trained over all steps at once, judged running free",
-    ),
-    "tree": Entry(
-        TreeRecipe(
-            name="tree",
-            model=TreeModel(composition="fold", hidden_size=128, embedding_size=32),
-            training=Training(steps=2500, batch_size=128, learning_rate=5e-3, validate_every=500, save_every=500),
-        ),
-        "trees, each node or the root classified: data.path=FILE, or made-up list operations and formulas (data.task)",
-    ),
-    "translate": Entry(
-        TranslateRecipe(
-            name="translate",
-            data=TranslateData(tokens="word", min_count=2),
-            model=TranslateModel(cell="gru", hidden_size=256, embedding_size=128, dropout=0.2, context="attention"),
-            training=Training(
-                steps=4000,
-                batch_size=64,
-                truncation="none",
-                learning_rate=2e-3,
-                average="ema:0.999",
-                validate_every=500,
-                save_every=500,
-            ),
-        ),
-        "any file of pairs: data.path=FILE (two columns), or data.path=FILE data.target_path=FILE",
-    ),
-    "dates": Entry(
-        TranslateRecipe(
-            name="dates",
-            data=TranslateData(task="dates", count=20_000),
-            model=TranslateModel(cell="gru", hidden_size=128, embedding_size=32, context="attention"),
-            training=Training(
-                steps=800,
-                batch_size=64,
-                truncation="none",
-                learning_rate=3e-3,
-                validate_every=200,
-                save_every=200,
-            ),
-        ),
-        "dates as people write them, in 31 formats, to 2021-05-04; needs no download",
-    ),
-    "addition": Entry(
-        TranslateRecipe(
-            name="addition",
-            data=TranslateData(task="addition", count=50_000),
-            model=TranslateModel(cell="lstm", hidden_size=128, embedding_size=32, context="both"),
-            training=Training(
-                steps=4000,
-                batch_size=128,
-                truncation="none",
-                learning_rate=5e-3,
-                validate_every=500,
-                save_every=500,
-            ),
-        ),
-        "sums of two numbers up to 999, written digit by digit; needs no download",
-    ),
-    "reservoir": Entry(
-        ReservoirRecipe(name="reservoir"),
-        "an echo state network, solved for in seconds, on a chaotic series or on yours: data.path=FILE.csv",
-    ),
+RECIPES: dict[str, Preset] = {
+    name: preset
+    for kind in (language, conditioned, translate, events, memory, jordan, tree, feedforward, reservoir)
+    for name, preset in kind.PRESETS.items()
 }
 
 EXPERIMENTS: dict[type[Recipe], Any] = {
-    EventRecipe: Events,
-    ConditionedRecipe: Conditioned,
-    LanguageRecipe: Language,
-    MemoryRecipe: Memory,
-    JordanRecipe: Jordanian,
-    TreeRecipe: TreeClassification,
-    TranslateRecipe: Translate,
-    ReservoirRecipe: Reservoir,
+    language.LanguageRecipe: language.Language,
+    conditioned.ConditionedRecipe: conditioned.Conditioned,
+    translate.TranslateRecipe: translate.Translate,
+    events.EventRecipe: events.Events,
+    memory.MemoryRecipe: memory.Memory,
+    jordan.JordanRecipe: jordan.Jordanian,
+    tree.TreeRecipe: tree.TreeClassification,
+    feedforward.FeedforwardRecipe: feedforward.Classification,
+    reservoir.ReservoirRecipe: reservoir.Reservoir,
 }
 
 
@@ -270,7 +53,7 @@ def open_run(path: Path, which: str = "best") -> tuple[RunFolder, Experiment[Any
     """A trained model from its folder: the best checkpoint, or the last one where no best was kept."""
     folder = RunFolder.open(path)
     recipe = read_recipe(folder)
-    if folder.vocabulary is None and isinstance(recipe, LanguageRecipe | TranslateRecipe):
+    if folder.vocabulary is None and EXPERIMENTS[type(recipe)].keeps_vocabulary:
         raise RunError(f"{path} has no vocabulary.json, which a run of {recipe.name} keeps: it is not whole.")
     experiment = begin(recipe, vocabulary=folder.vocabulary)
     checkpoint = folder.load(which if folder.has(which) else "last")

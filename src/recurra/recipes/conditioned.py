@@ -20,11 +20,11 @@ from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.conditioned import ConditionedLanguageModel, log_likelihoods
 from recurra.models.markov import best_markov
 from recurra.models.sampling import Choice, sample
-from recurra.recipes.base import Answer, Experiment, Question
-from recurra.recipes.language import LanguageRecipe, encode_text
+from recurra.recipes.base import Answer, Experiment, Preset, Question, StepModel
+from recurra.recipes.language import Data, LanguageRecipe, encode_text
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Tally
-from recurra.training.loop import Trainer
+from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import batch_weights, weighted_nll
 
 PARTS = ("train", "valid", "test")
@@ -230,3 +230,24 @@ class Conditioned(Experiment[ConditionedLanguageModel]):
             ]
         model.train()
         return "   ".join(said)
+
+
+PRESETS: dict[str, Preset] = {
+    "conditioned": Preset(
+        ConditionedRecipe(
+            name="conditioned",
+            data=Data(tokens="char", sequences=True, valid=0.1, test=0.1),
+            model=StepModel(cell="gru", hidden_size=192, embedding_size=64, dropout=0.4, input_dropout=0.1),
+            training=Training(
+                steps=2000,
+                batch_size=64,
+                truncation="none",
+                learning_rate=4e-3,
+                average="ema:0.995",
+                validate_every=250,
+                save_every=250,
+            ),
+        ),
+        "lines with a class each (CLASS<tab>TEXT, or a folder with a file for each class): text of a class",
+    ),
+}

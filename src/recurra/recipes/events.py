@@ -16,10 +16,10 @@ from recurra.data.cases import CaseBatch, CaseCode, Cases
 from recurra.data.events import TIME_FEATURES, Case, EventLog, read_log
 from recurra.errors import DataError, OptionError
 from recurra.models.events import EventModel
-from recurra.recipes.base import Answer, Experiment, Probe, Question, Recipe
+from recurra.recipes.base import Answer, Experiment, Preset, Probe, Question, Recipe
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Tally
-from recurra.training.loop import Trainer
+from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import batch_weights, weighted_nll
 from recurra.types import setting
 
@@ -44,11 +44,11 @@ class EventData:
 
 @dataclass(frozen=True)
 class EventModelSettings:
-    cell: str = setting("gru", "a name, NAME(option=value), or FILE.py:NAME")
+    cell: str = setting("lstm", "a name, NAME(option=value), or FILE.py:NAME")
     hidden_size: int = setting(64, "units of each layer")
     layers: int = setting(1, "how many are stacked")
     embedding_size: int = setting(16, "size of the vectors of an activity and of an attribute's value")
-    dropout: float = setting(0.3, "variational, between layers and of outputs")
+    dropout: float = setting(0.5, "variational, between layers and of outputs")
 
     def check(self) -> None:
         for name in ("hidden_size", "layers", "embedding_size"):
@@ -308,3 +308,23 @@ def _counted(train: list[Case], cases: list[Case], order: int) -> list[tuple[int
                 said = counts.get(now if order else "", counts[""]).most_common(1)[0][0]
                 right.append((t + 1, said == then))
     return right
+
+
+PRESETS: dict[str, Preset] = {
+    "events": Preset(
+        EventRecipe(
+            name="events",
+            training=Training(
+                steps=800,
+                batch_size=64,
+                truncation="none",
+                learning_rate=3e-3,
+                l2=0.1,
+                average="ema:0.99",
+                validate_every=100,
+                save_every=250,
+            ),
+        ),
+        "an event log (CSV, XES): the next event of a case and the time to it, and events that should not be there",
+    ),
+}

@@ -13,12 +13,12 @@ from recurra.data.batches import Batch, Stream
 from recurra.data.machine import NAMES
 from recurra.errors import OptionError, choose_from
 from recurra.models.jordan import Jordan
-from recurra.recipes.base import Answer, Experiment, Question, Recipe
+from recurra.recipes.base import Answer, Experiment, Preset, Question, Recipe
 from recurra.recipes.memory import SYMBOLS, TEST, VALID, Memory, MemoryData, MemoryRecipe
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, Tally
 from recurra.training.feeding import read_feeding
-from recurra.training.loop import Trainer
+from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import batch_weights, weighted_nll
 from recurra.types import setting
 
@@ -51,6 +51,7 @@ class Jordanian(Experiment[Jordan]):
     """The Jordan network on a task whose steps each have an input and an output."""
 
     unit = "step"
+    keeps_vocabulary = False
     factorisation = (
         "A product of conditionals of order one: P(y1 … yT | x) = Π P(yt | yt−1, xt). Each output is fed back, "
         "and nothing else goes from step to step."
@@ -123,3 +124,18 @@ def judge_outputs(
         tally.add(say(batch.inputs.to(device), batch.targets.to(device)), batch)
     model.train(training)
     return tally.score(ranks, device)
+
+
+PRESETS: dict[str, Preset] = {
+    "output-recurrence": Preset(
+        JordanRecipe(
+            name="output-recurrence",
+            data=MemoryData(task="washing-machine", length=64),
+            model=JordanModel(hidden_size=32),
+            training=Training(
+                steps=1000, batch_size=64, truncation="none", learning_rate=1e-2, validate_every=250, save_every=250
+            ),
+        ),
+        "a network whose only way back is from its output: trained over all steps at once, judged running free",
+    ),
+}

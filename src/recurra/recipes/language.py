@@ -27,11 +27,11 @@ from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.language import LanguageModel
 from recurra.models.markov import Markov, best_markov
 from recurra.models.sampling import Choice, sample
-from recurra.recipes.base import Answer, Experiment, Probe, Question, Recipe, StepModel
+from recurra.recipes.base import Answer, Experiment, Preset, Probe, Question, Recipe, StepModel
 from recurra.training.distributed import Ranks
 from recurra.training.dynamic_evaluation import evaluate_dynamically
 from recurra.training.evaluation import best_share, evaluate, evaluate_window, log_probabilities, mixed
-from recurra.training.loop import Trainer
+from recurra.training.loop import Trainer, Training
 from recurra.training.truncation import read_truncation
 from recurra.training.window_fit import fit_window_model
 from recurra.types import Float, setting
@@ -340,3 +340,59 @@ class Language(Experiment[LanguageModel]):
         if self.tokeniser.start is None or self.tokeniser.end is None:
             return [*ids]
         return [self.tokeniser.start, *ids, self.tokeniser.end]
+
+
+PRESETS: dict[str, Preset] = {
+    "python-source": Preset(
+        LanguageRecipe(
+            name="python-source",
+            data=Data(tokens="char", min_count=100, limit=700_000),
+            model=StepModel(cell="lstm_coupled", hidden_size=256, embedding_size=64, dropout=0.15),
+            training=Training(
+                steps=3000,
+                batch_size=16,
+                truncation="every:64",
+                learning_rate=0.006,
+                l2=0.1,
+                average="ema:0.99",
+                validate_every=1500,
+                save_every=500,
+            ),
+        ),
+        "the source of Python's standard library on this machine; about a minute, needs no download",
+    ),
+    "text": Preset(
+        LanguageRecipe(
+            name="text",
+            data=Data(tokens="char", valid=0.1, test=0.0),
+            model=StepModel(cell="lstm", hidden_size=320, embedding_size=64, dropout=0.15),
+            training=Training(
+                steps=4600,
+                batch_size=16,
+                truncation="every:128",
+                learning_rate=6e-3,
+                average="ema:0.995",
+                validate_every=920,
+                save_every=250,
+            ),
+        ),
+        "any text file: data.path=FILE",
+    ),
+    "names": Preset(
+        LanguageRecipe(
+            name="names",
+            data=Data(tokens="char", sequences=True, valid=0.1, test=0.1),
+            model=StepModel(cell="lstm", hidden_size=320, embedding_size=32, dropout=0.4, input_dropout=0.1),
+            training=Training(
+                steps=8000,
+                batch_size=64,
+                truncation="none",
+                learning_rate=2e-3,
+                average="ema:0.999",
+                validate_every=1000,
+                save_every=500,
+            ),
+        ),
+        "any file with one short sequence per line: data.path=FILE",
+    ),
+}

@@ -15,10 +15,10 @@ from recurra.errors import OptionError, choose_from
 from recurra.models.language import LanguageModel
 from recurra.models.readout import Readout
 from recurra.models.sequence import SequenceModel
-from recurra.recipes.base import Answer, Experiment, Probe, Question, Recipe, StepModel, Triggers
+from recurra.recipes.base import Answer, Experiment, Preset, Probe, Question, Recipe, StepModel, Triggers
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, evaluate
-from recurra.training.loop import Trainer
+from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import weighted_nll, weighted_square
 from recurra.types import Float, setting
 
@@ -69,6 +69,7 @@ class Memory(Experiment[SequenceModel]):
     """Regressions (adding: of the last step; flip-flops: of each), and classifications of each step (copying, the machine)."""
 
     unit = "step"
+    keeps_vocabulary = False
 
     def __init__(self, recipe: MemoryRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
         super().__init__(recipe, ranks)
@@ -211,3 +212,56 @@ class Memory(Experiment[SequenceModel]):
         """The score on the steps at which the symbols are to be said again."""
         said = (replace(batch, scored=(batch.targets < 8).float()) for batch in stream.one_pass())
         return evaluate(model, said)
+
+
+PRESETS: dict[str, Preset] = {
+    "long-memory": Preset(
+        MemoryRecipe(
+            name="long-memory",
+            data=MemoryData(task="adding", length=200),
+            model=StepModel(cell="gru", hidden_size=64),
+            training=Training(
+                steps=2000, batch_size=64, truncation="none", learning_rate=5e-3, validate_every=200, save_every=200
+            ),
+        ),
+        "the adding problem: the sum of two numbers far back; data.length says how far",
+    ),
+    "long-memory-copying": Preset(
+        MemoryRecipe(
+            name="long-memory-copying",
+            data=MemoryData(task="copying", length=100),
+            model=StepModel(cell="orthogonal", hidden_size=128, embedding_size=10),
+            training=Training(
+                steps=1000, batch_size=64, truncation="none", learning_rate=3e-3, validate_every=250, save_every=250
+            ),
+        ),
+        "copying memory: ten symbols, a wait of data.length steps, and the same symbols again",
+    ),
+    "flip-flop": Preset(
+        MemoryRecipe(
+            name="flip-flop",
+            data=MemoryData(task="flip-flop", length=64),
+            model=StepModel(cell="gru", hidden_size=24),
+            training=Training(
+                steps=2000, batch_size=64, truncation="none", learning_rate=5e-3, validate_every=500, save_every=500
+            ),
+        ),
+        "three bits, each the sign of its last pulse: a memory whose attractors can be counted",
+    ),
+    "washing-machine": Preset(
+        MemoryRecipe(
+            name="washing-machine",
+            data=MemoryData(task="washing-machine", length=100),
+            model=StepModel(cell="elman", hidden_size=64, embedding_size=16),
+            training=Training(
+                steps=6000,
+                batch_size=64,
+                truncation="none",
+                clip_norm=0.1,
+                validate_every=1000,
+                save_every=1000,
+            ),
+        ),
+        "which state a washing machine is in, from its triggers alone, a child's button presses among them",
+    ),
+}

@@ -15,7 +15,7 @@ from recurra.data.series import Series, read_series
 from recurra.data.series_tasks import TO_FORECAST, narma
 from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.reservoir import EchoState, Lesson
-from recurra.recipes.base import Answer, Experiment, Probe, Question, Recipe
+from recurra.recipes.base import Answer, Experiment, Preset, Probe, Question, Recipe
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.training.closed_form import ClosedForm
 from recurra.training.distributed import Ranks
@@ -333,3 +333,11 @@ def _row(errors: dict[str, float]) -> dict[str, float]:
 
 def _logarithm(error: float) -> float:
     return math.log10(max(error, 1e-300))
+
+
+PRESETS: dict[str, Preset] = {
+    "reservoir": Preset(
+        ReservoirRecipe(name="reservoir"),
+        "an echo state network, solved for in seconds, on a chaotic series or on yours: data.path=FILE.csv",
+    ),
+}

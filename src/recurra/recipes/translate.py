@@ -30,10 +30,10 @@ from recurra.models.markov import best_markov
 from recurra.models.sampling import Choice
 from recurra.models.search import Ending, Found, beam_search, draw
 from recurra.models.translate import CONTEXTS, Translation, Translator
-from recurra.recipes.base import Answer, Experiment, Model, Probe, Question, Recipe
+from recurra.recipes.base import Answer, Experiment, Model, Preset, Probe, Question, Recipe
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, Tally
-from recurra.training.loop import Trainer
+from recurra.training.loop import Trainer, Training
 from recurra.training.matching import bleu, edit_distance, exact_match
 from recurra.training.objectives import batch_weights, weighted_nll
 from recurra.types import Float, Int, setting
@@ -403,3 +403,56 @@ def choose_lengths(
 def _padded(sequences: Sequence[Tensor], device: torch.device) -> tuple[Int[Tensor, "B S"], Int[Tensor, " B"]]:
     lengths = torch.tensor([len(each) for each in sequences], device=device)
     return torch.nn.utils.rnn.pad_sequence(list(sequences), batch_first=True).to(device), lengths
+
+
+PRESETS: dict[str, Preset] = {
+    "translate": Preset(
+        TranslateRecipe(
+            name="translate",
+            data=TranslateData(tokens="word", min_count=2),
+            model=TranslateModel(cell="gru", hidden_size=256, embedding_size=128, dropout=0.2, context="attention"),
+            training=Training(
+                steps=4000,
+                batch_size=64,
+                truncation="none",
+                learning_rate=2e-3,
+                average="ema:0.999",
+                validate_every=500,
+                save_every=500,
+            ),
+        ),
+        "any file of pairs: data.path=FILE (two columns), or data.path=FILE data.target_path=FILE",
+    ),
+    "dates": Preset(
+        TranslateRecipe(
+            name="dates",
+            data=TranslateData(task="dates", count=20_000),
+            model=TranslateModel(cell="gru", hidden_size=128, embedding_size=32, context="attention"),
+            training=Training(
+                steps=800,
+                batch_size=64,
+                truncation="none",
+                learning_rate=3e-3,
+                validate_every=200,
+                save_every=200,
+            ),
+        ),
+        "dates as people write them, in 31 formats, to 2021-05-04; needs no download",
+    ),
+    "addition": Preset(
+        TranslateRecipe(
+            name="addition",
+            data=TranslateData(task="addition", count=50_000),
+            model=TranslateModel(cell="lstm", hidden_size=128, embedding_size=32, context="both"),
+            training=Training(
+                steps=4000,
+                batch_size=128,
+                truncation="none",
+                learning_rate=5e-3,
+                validate_every=500,
+                save_every=500,
+            ),
+        ),
+        "sums of two numbers up to 999, written digit by digit; needs no download",
+    ),
+}

@@ -18,7 +18,7 @@ from recurra.data.trees import LABELS, Tree, TreeVocabulary, build_vocabulary, r
 from recurra.errors import DataError, OptionError, choose_from
 from recurra.layers.tree import BY_POSITION, COMPOSITIONS, OF_CELLS
 from recurra.models.tree import MostFrequent, TreeClassifier
-from recurra.recipes.base import Answer, Experiment, Question, Recipe
+from recurra.recipes.base import Answer, Experiment, Preset, Question, Recipe
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, Tally
 from recurra.training.loop import Trainer, Training
@@ -278,3 +278,15 @@ def _tree_batches(stream: Trees) -> Iterator[TreeBatch]:
         assert isinstance(batch, TreeBatch)
         if batch.tokens:
             yield batch
+
+
+PRESETS: dict[str, Preset] = {
+    "tree": Preset(
+        TreeRecipe(
+            name="tree",
+            model=TreeModel(composition="fold", hidden_size=128, embedding_size=32),
+            training=Training(steps=2500, batch_size=128, learning_rate=5e-3, validate_every=500, save_every=500),
+        ),
+        "trees, each node or the root classified: data.path=FILE, or made-up list operations and formulas (data.task)",
+    ),
+}

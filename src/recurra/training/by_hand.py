@@ -17,6 +17,7 @@ from torch import Tensor
 
 from recurra.cells.operations import ACTIVATIONS, OPERATIONS
 from recurra.errors import OptionError, ShapeError, choose_from
+from recurra.models.feedforward import Feedforward, hidden_layers, weights_of
 from recurra.types import Float, Int
 
 ELMAN_ACTIVATIONS = ("tanh", "sigmoid", "relu", "linear")
@@ -266,8 +267,8 @@ class Layer:
 class FeedforwardDeltas:
     """A pass forward and back.
 
-    - `z`: the network's outputs; `loss`: J.
-    - `deltas`: for each layer, the sensitivity of each sample's own error ½‖t − z‖² to the layer's net inputs.
+    - `z`: the network's outputs (of classes: their probabilities); `loss`: J.
+    - `deltas`: for each layer, the sensitivity of each sample's own error, ½‖t − z‖² or −log z_t, to the layer's net inputs.
     - `W`, `b`: for each layer, ∂J/∂W and ∂J/∂b.
     """
 
@@ -284,9 +285,7 @@ class FeedforwardDeltas:
 
 
 @torch.no_grad()
-def feedforward_deltas(
-    layers: Sequence[Layer], x: Float[Tensor, "N I"], targets: Float[Tensor, "N O"]
-) -> FeedforwardDeltas:
+def feedforward_deltas(layers: Sequence[Layer], x: Float[Tensor, "N I"], targets: Tensor) -> FeedforwardDeltas:
     """The δ rule for a network of any number of layers.
 
         forward, layer by layer:     net = W y + b        y ← φ(net)        z is the y of the last layer
@@ -297,6 +296,9 @@ def feedforward_deltas(
         gradients:                   ∂J/∂w_kj = 1/n Σ δ_k y_j        ∂J/∂b_k = 1/n Σ δ_k
 
     y_j is what the layer reads: the output of the layer below, or x. Rumelhart, Hinton & Williams 1986.
+
+    - `targets`: real numbers `[N, O]`, or whole numbers `[N]`, which are classes. The last layer is linear then, z is the softmax
+      of its output, and J = −1/n Σ log z_t: its δ_k = −(t_k − z_k), with t one-hot.
     """
     _check_network(layers, x, targets)
     n = len(x)
@@ -305,6 +307,12 @@ def feedforward_deltas(
         nets.append(ys[-1] @ layer.W.T + layer.b)
         ys.append(_phi(layer.activation, nets[-1]))
     z = ys[-1]
+    if _are_classes(targets):
+        log_z = z.log_softmax(dim=-1)
+        z, loss = log_z.exp(), -log_z.gather(1, targets[:, None]).mean()
+        targets = torch.nn.functional.one_hot(targets, z.shape[1])
+    else:
+        loss = (targets - z).square().sum() / (2 * n)
 
     by_output = -(targets - z)
     deltas: list[Tensor] = []
@@ -313,11 +321,20 @@ def feedforward_deltas(
         by_output = deltas[0] @ layers[k].W
     return FeedforwardDeltas(
         z=z,
-        loss=(targets - z).square().sum() / (2 * n),
+        loss=loss,
         deltas=tuple(deltas),
         W=tuple(delta.T @ y / n for delta, y in zip(deltas, ys[:-1], strict=True)),
         b=tuple(delta.sum(dim=0) / n for delta in deltas),
     )
+
+
+def layers_of(model: Feedforward) -> list[Layer]:
+    """The layers of a model, for `feedforward_deltas`; they read `model.scaling(x)`."""
+    found = hidden_layers(model)
+    if found.residual and len(found.maps) > 1:
+        raise OptionError("the δ rule is written for layers one above the other; this model has residual connections.")
+    names = [*[found.activation.name] * len(found.maps), "linear"]
+    return [Layer(W.clone(), b.clone(), name) for (W, b), name in zip(weights_of(model), names, strict=True)]
 
 
 class Check(NamedTuple):
@@ -341,7 +358,7 @@ class Descent:
 def stochastic_backpropagation(
     layers: Sequence[Layer],
     x: Float[Tensor, "N I"],
-    targets: Float[Tensor, "N O"],
+    targets: Tensor,
     *,
     learning_rate: float,
     epsilon: float,
@@ -354,7 +371,7 @@ def stochastic_backpropagation(
 
         choose samples at random        w_kj ← w_kj − η δ_k y_j        until ‖∇J(w)‖ < ε
 
-    - `learning_rate`: η; `epsilon`: ε; `max_steps`: updates at most.
+    - `targets`: as for `feedforward_deltas`. `learning_rate`: η; `epsilon`: ε; `max_steps`: updates at most.
     - `batch_size`: samples in one update, none twice; their gradients are averaged. All N make it plain gradient descent.
     - `check_every`: updates between two looks at ∇J, each of which costs a pass over all samples.
     - `seed`: of the choice of samples; the same on every device.
@@ -457,7 +474,21 @@ def _check_network(layers: Sequence[Layer], x: Tensor, targets: Tensor) -> None:
     for k, (below, above) in enumerate(pairwise(layers), start=1):
         wanted = (len(above.W), len(below.W))
         _expect(f"W of layers[{k}]", above.W, "[J, I]", wanted, f"W of layers[{k - 1}]", below.W)
-    _expect("targets", targets, "[N, O]", (len(x), len(last)), f"W of layers[{len(layers) - 1}]", last)
+    if not _are_classes(targets):
+        _expect("targets", targets, "[N, O]", (len(x), len(last)), f"W of layers[{len(layers) - 1}]", last)
+        return
+    if layers[-1].activation != "linear":
+        raise OptionError(
+            f"classes are the softmax of a last layer that is linear; this one is {layers[-1].activation}. Set it to linear."
+        )
+    if targets.dtype != torch.int64 or tuple(targets.shape) != (len(x),):
+        raise ShapeError(
+            f"targets that are classes must be [N] = [{len(x)}] of torch.int64; got {list(targets.shape)} of {targets.dtype}."
+        )
+    if int(targets.min()) < 0 or int(targets.max()) >= len(last):
+        raise ShapeError(
+            f"targets must be classes from 0 to {len(last) - 1}; got {int(targets.min())} to {int(targets.max())}."
+        )
 
 
 def _expect_matrix(name: str, matrix: Tensor, axes: str) -> None:

@@ -1,0 +1,115 @@
+"""Images with labels, from NumPy's files and from IDX, the format of MNIST."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from recurra.data.labelled import Labelled, number_classes
+from recurra.errors import DataError
+
+Array = npt.NDArray[Any]
+
+IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+PAIRS = (("x", "y"), ("images", "labels"), ("x_train", "y_train"), ("data", "labels"))
+"""Names under which an .npz keeps images and labels."""
+CHANNELS = 4
+"""An axis of at most this size, first or last, is that of the channels."""
+
+
+def read_images(path: str | Path, labels: str | Path | None = None, classes: Sequence[str] | None = None) -> Labelled:
+    """Images `[N, C, H, W]` and their classes.
+
+    ```python
+    read_images("digits.npz")                          # arrays x and y, or images and labels
+    read_images("images.npy", "labels.npy")
+    read_images("train-images-idx3-ubyte.gz")          # labels: train-labels-idx1-ubyte.gz beside it
+    ```
+
+    - `labels`: the file of labels; without it, that of the images with `labels` for `images` in its name.
+    - `classes`: those that a model knows.
+
+    Images are `[N, H, W]` with one channel, `[N, C, H, W]` or `[N, H, W, C]`.
+    """
+    file = Path(path)
+    if file.suffix == ".npz":
+        images, given = _from_archive(file)
+    else:
+        beside = file.with_name(file.name.replace("images", "labels").replace("idx3", "idx1").replace("idx4", "idx1"))
+        if labels is None and (beside == file or not beside.exists()):
+            raise DataError(f"{file.name} has no labels, and no {beside.name} is beside it. Give data.label_file=FILE.")
+        images, given = _read_array(file), _read_array(Path(labels) if labels is not None else beside)
+    if given.ndim != 1 or len(given) != len(images) or given.dtype.kind not in "iuUS":
+        raise DataError(
+            f"{file.name}: {len(images)} images need as many labels, whole numbers or words along one axis; "
+            f"found {list(given.shape)} of {given.dtype}."
+        )
+    words = given.astype(str).tolist()
+    numbers, found = number_classes(words, file.name, classes)
+    x = _with_channels(file.name, images)
+    size = "×".join(str(n) for n in x.shape[1:])
+    return Labelled(torch.from_numpy(x), numbers, tuple(found), about=f"{file.name}: {len(x):,} images of {size}")
+
+
+def _from_archive(file: Path) -> tuple[Array, Array]:
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            for first, second in PAIRS:
+                if first in archive and second in archive:
+                    return archive[first], archive[second]
+            found = ", ".join(archive) or "nothing"
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        raise DataError(f"{file} cannot be read as .npz: {error}.") from None
+    wanted = ", ".join(f"{first} and {second}" for first, second in PAIRS)
+    raise DataError(f"{file} holds {found}; images and labels are kept as {wanted}. Rename them.")
+
+
+def _read_array(file: Path) -> Array:
+    """The array of a .npy file, or of an IDX file (plain or .gz)."""
+    try:
+        if file.suffix == ".npy":
+            array: Array = np.load(file, allow_pickle=False)
+            return array
+        data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        raise DataError(f"{file} cannot be read: {error}.") from None
+    return _read_idx(file, data)
+
+
+def _read_idx(file: Path, data: bytes) -> Array:
+    """Two zero bytes, a type, the number of axes, the sizes as big-endian 32-bit numbers, the values. LeCun et al. 1998."""
+    if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in IDX_TYPES:
+        raise DataError(f"{file} is neither .npy nor IDX: it begins with {data[:4].hex(' ') or 'nothing'}.")
+    axes = data[3]
+    start = 4 + 4 * axes
+    sizes = np.frombuffer(data[4:start], dtype=">u4").astype(int) if len(data) >= start else np.zeros(0, dtype=int)
+    kind = np.dtype(IDX_TYPES[data[2]])
+    wanted = start + int(np.prod(sizes)) * kind.itemsize
+    if len(sizes) != axes or len(data) != wanted:
+        raise DataError(f"{file} should have {wanted:,} bytes by its own head; it has {len(data):,}. Get it again.")
+    return np.frombuffer(data, dtype=kind, offset=start).reshape(sizes).astype(kind.newbyteorder("="))
+
+
+def _with_channels(name: str, images: Array) -> Array:
+    if images.ndim not in (3, 4) or images.dtype.kind not in "iuf" or not images.size:
+        raise DataError(
+            f"{name}: images are numbers [N, H, W] or [N, C, H, W]; found {list(images.shape)} of {images.dtype}."
+        )
+    if not np.isfinite(images).all():
+        raise DataError(f"{name}: some pixels are not finite numbers. Replace them.")
+    if images.dtype.kind == "u" and images.dtype.itemsize > 1:
+        images = images.astype(np.int64)  # torch computes with no other unsigned numbers than bytes
+    if images.ndim == 3:
+        return np.ascontiguousarray(images[:, None])
+    if images.shape[1] <= CHANNELS:
+        return np.ascontiguousarray(images)
+    if images.shape[3] <= CHANNELS:
+        return np.ascontiguousarray(np.moveaxis(images, 3, 1))
+    raise DataError(f"{name}: which axis of {list(images.shape)} is that of the channels? It has at most {CHANNELS}.")
