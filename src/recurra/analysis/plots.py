@@ -37,7 +37,7 @@ def _matplotlib() -> Any:
 
 
 @contextmanager
-def _figures(file: Path, width: float = 9.0, height: float = 5.5) -> Iterator[Iterator[tuple[Any, Any]]]:
+def figures(file: Path, width: float = 9.0, height: float = 5.5) -> Iterator[Iterator[tuple[Any, Any]]]:
     """The same drawing on both grounds: an axis to draw on for each, saved as SVG and PNG when it is done."""
     matplotlib = _matplotlib()
     from matplotlib import pyplot
@@ -80,7 +80,7 @@ def _figures(file: Path, width: float = 9.0, height: float = 5.5) -> Iterator[It
 
 def plot_gradients(flow: GradientFlow, file: Path) -> None:
     """Log norms over the lag: of the product of Jacobians, and of the loss's gradient at each state."""
-    with _figures(file) as axes:
+    with figures(file) as axes:
         for _, axis in axes:
             lags = np.array(flow.lags)
             axis.plot(lags, flow.state.numpy() / np.log(10), color=COLOURS[0], lw=3, label="‖∂s(t)/∂s(t−k)‖")
@@ -96,7 +96,7 @@ def plot_gradients(flow: GradientFlow, file: Path) -> None:
 
 def plot_spectrum(found: dict[str, Spectrum], file: Path) -> None:
     """Eigenvalues of recurrent matrices in the complex plane, with the unit circle."""
-    with _figures(file, 7.5, 7) as axes:
+    with figures(file, 7.5, 7) as axes:
         for _, axis in axes:
             turn = np.linspace(0, 2 * np.pi, 400)
             axis.plot(np.cos(turn), np.sin(turn), color=COLOURS[7], lw=1.5)
@@ -134,7 +134,7 @@ def plot_field(
     """
     low, high = field.places[0].numpy(), field.places[-1].numpy()
     extent = (low[0], high[0], low[1], high[1])
-    with _figures(file, 9, 8) as axes:
+    with figures(file, 9, 8) as axes:
         for figure, axis in axes:
             if basins is not None:
                 _shade_basins(axis, basins, extent)

@@ -13,6 +13,7 @@ from recurra.cli.cells import cells
 from recurra.cli.check import check
 from recurra.cli.evaluate import evaluate
 from recurra.cli.explain import explain
+from recurra.cli.predict import predict
 from recurra.cli.runs import recipes, runs
 from recurra.cli.sample import sample
 from recurra.cli.train import train
@@ -28,7 +29,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (cells, check, train, evaluate, sample, explain, runs, recipes):
+for verb in (cells, check, train, evaluate, predict, sample, explain, runs, recipes):
     app.command()(verb)
 bench.command()(training)
 app.add_typer(bench, name="bench")

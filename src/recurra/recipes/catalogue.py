@@ -8,6 +8,16 @@ from typing import Any
 
 from recurra.errors import RunError, choose_from
 from recurra.recipes.base import Experiment, Model, Recipe
+from recurra.recipes.classify import (
+    Classify,
+    ClassifyModel,
+    ClassifyRecipe,
+    LabelledData,
+    LabelModel,
+    LabelRecipe,
+    Tag,
+    TagRecipe,
+)
 from recurra.recipes.language import Data, Language, LanguageRecipe
 from recurra.recipes.memory import Memory, MemoryData, MemoryRecipe
 from recurra.recipes.reader import from_dict
@@ -119,9 +129,47 @@ RECIPES: dict[str, Entry] = {
         ),
         "which state a washing machine is in, from its triggers alone, a child's button presses among them",
     ),
+    "classify": Entry(
+        ClassifyRecipe(
+            name="classify",
+            model=ClassifyModel(cell="gru", hidden_size=64, dropout=0.5, input_dropout=0.0, noise=0.3),
+            training=Training(
+                steps=1000,
+                batch_size=32,
+                truncation="none",
+                l2=0.01,
+                average="ema:0.99",
+                validate_every=50,
+                save_every=500,
+            ),
+        ),
+        "any file of sequences with a label each, text or numbers: data.path=FILE",
+    ),
+    "tag": Entry(
+        TagRecipe(
+            name="tag",
+            data=LabelledData(min_count=2),
+            model=LabelModel(cell="lstm", hidden_size=128, embedding_size=64, dropout=0.5, input_dropout=0.2),
+            training=Training(
+                steps=2000,
+                batch_size=32,
+                truncation="none",
+                l2=0.01,
+                average="ema:0.99",
+                validate_every=100,
+                save_every=500,
+            ),
+        ),
+        "any file of sequences with a label for each step: data.path=FILE",
+    ),
 }
 
-EXPERIMENTS: dict[type[Recipe], Any] = {LanguageRecipe: Language, MemoryRecipe: Memory}
+EXPERIMENTS: dict[type[Recipe], Any] = {
+    LanguageRecipe: Language,
+    MemoryRecipe: Memory,
+    ClassifyRecipe: Classify,
+    TagRecipe: Tag,
+}
 
 
 def find_recipe(name: str) -> Recipe:
@@ -146,8 +194,8 @@ def open_run(path: Path, which: str = "best") -> tuple[RunFolder, Experiment[Any
     """A trained model from its folder: the best checkpoint, or the last one where no best was kept."""
     folder = RunFolder.open(path)
     recipe = read_recipe(folder)
-    if folder.vocabulary is None and isinstance(recipe, LanguageRecipe):
-        raise RunError(f"{path} has no vocabulary.json: it is not a language model's run.")
+    if folder.vocabulary is None and isinstance(recipe, LanguageRecipe | LabelRecipe):
+        raise RunError(f"{path} has no vocabulary.json, without which its model reads nothing.")
     experiment = begin(recipe, vocabulary=folder.vocabulary)
     checkpoint = folder.load(which if folder.has(which) else "last")
     return folder, experiment, experiment.trained(checkpoint, str(path))

@@ -130,6 +130,8 @@ def _encode(tokeniser: Tokeniser, text: str) -> Tensor:
 class Language(Experiment[LanguageModel]):
     """A language model on a text. With the vocabulary of a run folder, the text is not needed until it is trained or judged."""
 
+    verbs = ("evaluate", "sample")
+
     def __init__(self, recipe: LanguageRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
         super().__init__(recipe, ranks)
         self._vocabulary = vocabulary

@@ -1,0 +1,104 @@
+"""Files with rows: tables with a header line (CSV, TSV, with semicolons too), and JSON objects line by line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recurra.errors import DataError
+
+LABELS = ("label", "labels", "class", "category", "target", "y", "tags", "tag")
+TEXTS = ("text", "tokens", "values", "sentence", "sequence", "message", "review", "words", "series", "x")
+"""Names that columns are guessed by, in this order."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows by column. `places`: where each row stands, for messages."""
+
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    places: list[str]
+
+
+def read_csv(path: str | Path, text: str) -> Table:
+    """A table whose first line names its columns; they are parted by what stands most often in that line: , ; or a tab."""
+    head = text.partition("\n")[0]
+    reader = csv.reader(io.StringIO(text), delimiter=max("\t;,", key=head.count), strict=True)
+    try:
+        columns = [name.strip() for name in next(reader)]
+        rows, places = [], []
+        for values in reader:
+            if not values:
+                continue
+            places.append(f"{path}, line {reader.line_num}")
+            if len(values) != len(columns):
+                raise DataError(
+                    f"{places[-1]}: {len(values)} values were found for {len(columns)} columns ({', '.join(columns)}). "
+                    "Put values that hold the separator in quotes."
+                )
+            rows.append(dict(zip(columns, values, strict=True)))
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num}: {error}. Check the quotes.") from error
+    return Table(columns, rows, places)
+
+
+def read_json_lines(path: str | Path, text: str) -> Table:
+    """One object per line; the columns are the names of the first."""
+    rows, places = [], []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        places.append(f"{path}, line {number}")
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{places[-1]} is not JSON ({error}). Write one object per line.") from error
+        if not isinstance(row, dict):
+            raise DataError(f'{places[-1]} is not an object. Write {{"text": …, "label": …}} on each line.')
+        rows.append(row)
+    return Table(list(rows[0]) if rows else [], rows, places)
+
+
+def find_columns(
+    path: str | Path, table: Table, text: str | None, label: str | None, *, labelled: bool = True
+) -> tuple[list[str], str | None]:
+    """The columns that hold the sequence, and the one that holds its label: as they are named, or guessed.
+
+    - `text`, `label`: names that are given. Guessed are the usual names; with two columns, the other one; and where all other
+      columns hold numbers, all of them, as the steps of one channel.
+    - `labelled`: a label is needed; otherwise there may be none.
+    """
+    found = table.columns
+    for key, name in (("data.text", text), ("data.label", label if labelled else None)):
+        if name is not None and name not in found:
+            raise DataError(f"{path} has no column {name!r} ({key}). Found: {', '.join(found)}.")
+    lower = {name.lower(): name for name in reversed(found)}
+    if label is None:
+        label = next((lower[name] for name in LABELS if name in lower and lower[name] != text), None)
+    if text is None:
+        text = next((lower[name] for name in TEXTS if name in lower and lower[name] != label), None)
+    label = label if label in found else None
+    others = [name for name in found if name not in (text, label)]
+    if label is None and labelled and text is not None and len(others) == 1:
+        label = others[0]
+    if label is None and labelled:
+        raise DataError(f"{path}: which column holds the label? Found: {', '.join(found)}. Say data.label=NAME.")
+    others = [name for name in others if name != label]
+    if text is not None:
+        return [text], label
+    if len(others) == 1 or (others and all(_is_number(row.get(name)) for row in table.rows for name in others)):
+        return others, label
+    raise DataError(f"{path}: which column holds the text? Found: {', '.join(found)}. Say data.text=NAME.")
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value) if isinstance(value, str) and value.strip() not in ("", "?") else None
+    except ValueError:
+        return False
+    return isinstance(value, str)
