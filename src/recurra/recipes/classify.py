@@ -276,10 +276,8 @@ class Labelling(Experiment[Labeller]):
 
     def predict(self, model: Labeller, path: str | None) -> list[dict[str, Any]]:
         """What the model says about each sequence of a file, which need have no labels; or of the run's own test part."""
-        if path is None:
-            part = self.held_out[0]
-        else:
-            part = read_labelled(path, self.how(self.vocabulary["columns"], labelled=False))
+        how = self.how(self.vocabulary["columns"], labelled=False)
+        part = self.held_out[0] if path is None else read_labelled(path, how)
         found = predict_labels(model, self.make_stream(replace(part, labels=None), str(path)))
         return [self.say(probabilities) for probabilities in found]
 
