@@ -94,6 +94,7 @@ class TestTags:
         ("a.csv", "text,label\nx,y\n", How(text="words"), r"no column 'words' .data.text.. Found: text, label"),
         ("a.csv", "text,label\nx,y,z\n", How(), "line 2: 3 values were found for 2 columns"),
         ("a.csv", 'text,label\n"x,y\n', How(), "Check the quotes"),
+        ("a.csv", "text,label\nx,\n", How(), "line 2, label is empty"),
         ("a.csv", "text,label\nx,y\n", TAGS, "tags are read from"),
         ("a.jsonl", '{"text": "x", "label": 1}\n{"text": "x"', How(), "line 2 is not JSON"),
         ("a.jsonl", "[1]\n", How(), "line 1 is not an object"),

@@ -23,8 +23,9 @@ def plot_confusion(names: list[str], counts: list[list[int]], file: Path) -> Non
             axis.set(xlabel="said", ylabel="true", title=f"{np.trace(table)} of {table.sum()} right")
             if len(names) > NAMED:
                 continue
-            axis.set_xticks(range(len(names)), names, rotation=90 if max(map(len, names)) > 2 else 0)
-            axis.set_yticks(range(len(names)), names)
+            plain = {"parse_math": False}  # a $ in a name is a $
+            axis.set_xticks(range(len(names)), names, rotation=90 if max(map(len, names)) > 2 else 0, **plain)
+            axis.set_yticks(range(len(names)), names, **plain)
             for i, j in zip(*np.nonzero(table), strict=True):
                 ink = "white" if share[i, j] > 0.5 else "#222222"
                 axis.text(j, i, str(table[i, j]), ha="center", va="center", color=ink, fontsize=11)

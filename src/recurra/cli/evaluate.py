@@ -44,7 +44,10 @@ def evaluate(
             raise OptionError(f"--plot draws classes; {run} has none: its recipe is {experiment.recipe.name}.")
         plot_confusion(*answer.confusion, folder.explain / "confusion")
     if as_json:
-        print_json({"run": str(run), "data": answer.data, "tokens": answer.steps, "scores": answer.scores})
+        row = {"run": str(run), "data": answer.data, "tokens": answer.steps, "scores": answer.scores}
+        if answer.confusion is not None:
+            row["confusion"] = dict(zip(("labels", "counts"), answer.confusion, strict=True))
+        print_json(row)
         return
     columns = list(next(iter(answer.scores.values())))
     rows = [[name, *(f"{row[column]:.4f}" for column in columns)] for name, row in answer.scores.items()]

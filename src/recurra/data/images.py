@@ -7,6 +7,7 @@ Files are IDX, as MNIST comes in (`train-images-idx3-ubyte`, gzip too, the label
 from __future__ import annotations
 
 import gzip
+import re
 import zipfile
 import zlib
 from pathlib import Path
@@ -21,7 +22,8 @@ Array = npt.NDArray[Any]
 
 
 def is_idx(path: Path) -> bool:
-    return "idx" in path.name.removesuffix(".gz").rpartition("/")[2] and path.name.removesuffix(".gz").endswith("ubyte")
+    """Whether the name is that of an IDX file: it ends in `idx3-ubyte` or the like, and `.gz` perhaps."""
+    return re.search(r"idx\d-ubyte(\.gz)?$", path.name) is not None
 
 
 def read_idx(path: Path) -> tuple[Array, Array | None]:

@@ -179,6 +179,8 @@ def _label(value: Any, steps: int, how: How, place: str) -> Any:
             raise DataError(
                 f"{place} is {value!r:.40}; a sequence has one label. The recipe tag reads one for each step."
             )
+        if how.labelled and not str(value).strip():
+            raise DataError(f"{place} is empty. Give every sequence a label, or leave the line out.")
         return str(value).strip()
     if not isinstance(value, list) or len(value) != steps:
         found = f"{len(value)}" if isinstance(value, list) else repr(value)

@@ -145,14 +145,14 @@ class Labelling(Experiment[Labeller]):
         """How a file is read: its columns by the names that the training file had."""
         data = self.recipe.data
         return How(
-            self.per_step,
-            labelled,
-            columns.get("text", data.text),
-            columns.get("label", data.label),
-            data.pixels,
-            data.permute,
-            data.permute_seed,
-            part,
+            per_step=self.per_step,
+            labelled=labelled,
+            text=columns.get("text", data.text),
+            label=columns.get("label", data.label),
+            pixels=data.pixels,
+            permute=data.permute,
+            seed=data.permute_seed,
+            part=part,
         )
 
     @cached_property
