@@ -102,11 +102,21 @@ def test_every_parameter_learns(head: str, kind: str) -> None:
 
 def test_noise_and_dropout_only_in_training() -> None:
     x = inputs("numbers", 2, 4)
-    for options in ({"noise": 0.5}, {"dropout": 0.5}, {"input_dropout": 0.5}):
+    for options in ({"noise": 0.5}, {"shift": 0.5}, {"dropout": 0.5}, {"input_dropout": 0.5}):
         model = make(**options)
         assert torch.equal(model(x), model(x))
         model.train()
         assert not torch.equal(model(x), model(x))
+
+
+def test_a_shift_is_the_same_for_all_steps() -> None:
+    model, x = make(shift=0.5).train(), inputs("numbers", 2, 4)
+    seen: list[Tensor] = []
+    model.recurrent.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+    model(x)
+    moved = seen[0] - x
+    torch.testing.assert_close(moved, moved[:, :1].expand(-1, 4, -1))
+    assert not torch.allclose(moved[0], moved[1])
 
 
 def test_refused() -> None:

@@ -25,7 +25,8 @@ class Labeller(nn.Module, ABC):
       symbol's vector, `hidden_size` if left out.
     - `classes`: how many names there are.
     - `convolution`: its width in steps (odd); none: no convolution. `pool`: the largest of so many steps, after it.
-    - `noise`: normal noise of this size, added to numbers in training.
+    - `noise`: normal noise of this size, added to numbers in training at each step; `shift`: one for all steps of a sequence, as
+      another day or another microphone shifts a recording.
     - `dropout`: between layers and of what the last linear map reads; `input_dropout`: of inputs. One mask for all of time.
     - `options`: as for `Recurrent`: `layers`, `weight_dropout`, `residual`, `learn_initial`, `engine`.
 
@@ -45,6 +46,7 @@ class Labeller(nn.Module, ABC):
         convolution: int | None = None,
         pool: int = 1,
         noise: float = 0.0,
+        shift: float = 0.0,
         dropout: float = 0.0,
         input_dropout: float = 0.0,
         **options: Any,
@@ -52,11 +54,12 @@ class Labeller(nn.Module, ABC):
         super().__init__()
         if classes < 2:
             raise OptionError(f"there must be at least 2 classes to choose from; got {classes}.")
-        if not noise >= 0:
-            raise OptionError(f"noise must not be negative; got {noise}.")
+        for name, value in (("noise", noise), ("shift", shift)):
+            if not value >= 0:
+                raise OptionError(f"{name} must not be negative; got {value}.")
         if pool != 1 and convolution is None:
             raise OptionError(f"pool={pool} follows a convolution; give its width too, such as convolution=5.")
-        self.noise = noise
+        self.noise, self.shift = noise, shift
         size = (embedding_size or hidden_size) if symbols else input_size
         self.embedding = nn.Embedding(input_size, size) if symbols else None
         if self.embedding is not None:
@@ -97,8 +100,8 @@ class Labeller(nn.Module, ABC):
         x = self.embed(inputs).transpose(0, 1)
         x = to_front(x, known) if padding == "start" else x
         x = torch.where(within(T, known), x, 0)
-        if self.training and self.noise and self.embedding is None:
-            x = x + self.noise * torch.randn_like(x)
+        if self.training and self.embedding is None and (self.noise or self.shift):
+            x = x + self.noise * torch.randn_like(x) + self.shift * torch.randn_like(x[:1])
         x = self.input_dropout(x)
         if self.front is not None:
             x, known = self.front(x, known)

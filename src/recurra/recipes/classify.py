@@ -59,6 +59,7 @@ class LabelModel(Model):
     bidirectional: bool = setting(True, "each layer also reads from the end")
     convolution: int | None = setting(None, "first a convolution over this many steps (odd); none: no convolution")
     noise: float = setting(0.0, "size of the normal noise that is added to numbers in training")
+    shift: float = setting(0.0, "the same, but one for all steps of a sequence")
 
 
 @dataclass(frozen=True)
@@ -231,6 +232,7 @@ class Labelling(Experiment[Labeller]):
             "bidirectional": model.bidirectional,
             "convolution": model.convolution,
             "noise": model.noise,
+            "shift": model.shift,
         }
 
     def make_trainer(self, model: Labeller) -> Trainer:
