@@ -43,7 +43,7 @@ def find_matplotlib() -> Any:
 
 
 @contextmanager
-def _figures(file: Path, width: float = 9.0, height: float = 5.5) -> Iterator[Iterator[tuple[Any, Any]]]:
+def figures(file: Path, width: float = 9.0, height: float = 5.5) -> Iterator[Iterator[tuple[Any, Any]]]:
     """The same drawing on both grounds: an axis to draw on for each, saved as SVG and PNG when it is done."""
     matplotlib = find_matplotlib()
     from matplotlib import pyplot
@@ -86,7 +86,7 @@ def _figures(file: Path, width: float = 9.0, height: float = 5.5) -> Iterator[It
 
 def plot_gradients(flow: GradientFlow, file: Path) -> None:
     """Log norms over the lag: of the product of Jacobians, and of the loss's gradient at each state."""
-    with _figures(file) as axes:
+    with figures(file) as axes:
         for _, axis in axes:
             lags = np.array(flow.lags)
             axis.plot(lags, flow.state.numpy() / np.log(10), color=COLOURS[0], lw=3, label="‖∂s(t)/∂s(t−k)‖")
@@ -105,7 +105,7 @@ def plot_gradients(flow: GradientFlow, file: Path) -> None:
 
 def plot_spectrum(found: dict[str, Spectrum], file: Path) -> None:
     """Eigenvalues of recurrent matrices in the complex plane, with the unit circle."""
-    with _figures(file, 7.5, 7) as axes:
+    with figures(file, 7.5, 7) as axes:
         for _, axis in axes:
             turn = np.linspace(0, 2 * np.pi, 400)
             axis.plot(np.cos(turn), np.sin(turn), color=COLOURS[7], lw=1.5)
@@ -143,7 +143,7 @@ def plot_field(
     """
     low, high = field.places[0].numpy(), field.places[-1].numpy()
     extent = (low[0], high[0], low[1], high[1])
-    with _figures(file, 9, 8) as axes:
+    with figures(file, 9, 8) as axes:
         for figure, axis in axes:
             if basins is not None:
                 _shade_basins(axis, basins, extent)
@@ -188,7 +188,7 @@ def plot_regions(
     a, b = np.meshgrid(np.linspace(x0, x1, 300), np.linspace(y0, y1, 300))
     scores = network(np.stack([a.ravel(), b.ravel()], axis=1))
     ahead = [scores[:, k] - np.delete(scores, k, axis=1).max(1) for k in range(scores.shape[1])]
-    with _figures(file, 9, 8) as axes:
+    with figures(file, 9, 8) as axes:
         for figure, axis in axes:
             ink = axis.xaxis.label.get_color()
             shade = PolyCollection(regions.polygons, cmap="cividis", alpha=0.5, edgecolor=ink, linewidth=0.4)
@@ -276,7 +276,7 @@ def plot_automaton(
     """Named attractors, and the ways that the state takes between them as triggers fire."""
     places = plane.project(states).numpy()
     kinds = list(dict.fromkeys(move.triggers[0].split()[0] for move in moves))
-    with _figures(file, 13, 10.5) as axes:
+    with figures(file, 13, 10.5) as axes:
         for figure, axis in axes:
             named = set()
             for move in moves:

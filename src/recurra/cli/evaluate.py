@@ -28,17 +28,29 @@ def evaluate(
             help="Also score the model while it goes on learning from what it has read, at this rate (0.002)."
         ),
     ] = None,
+    plot: Annotated[
+        bool, typer.Option("--plot", help="Of labels: also draw which class was taken for which, in RUN/explain/.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Negative log-likelihood, perplexity and bits per symbol, with the best Markov model beside it; of translations also
-    exact match, edit distance and BLEU."""
+    """How good a run is, beside baselines: nats and perplexity of text, exact match of translations, accuracy of labels."""
+    from recurra.errors import OptionError
     from recurra.recipes.base import Question
     from recurra.recipes.catalogue import open_run
 
-    _, experiment, model = open_run(run)
+    folder, experiment, model = open_run(run)
     answer = experiment.judge(model, Question(data, baselines, window, dynamic))
+    if plot:
+        from recurra.analysis.confusion import plot_confusion
+
+        if answer.confusion is None:
+            raise OptionError(f"--plot draws classes; {run} has none: its recipe is {experiment.recipe.name}.")
+        plot_confusion(*answer.confusion, folder.explain / "confusion")
     if as_json:
-        print_json({"run": str(run), "data": answer.data, "tokens": answer.steps, "scores": answer.scores})
+        row = {"run": str(run), "data": answer.data, "tokens": answer.steps, "scores": answer.scores}
+        if answer.confusion is not None:
+            row["confusion"] = dict(zip(("labels", "counts"), answer.confusion, strict=True))
+        print_json(row)
         return
     columns = list(dict.fromkeys(column for row in answer.scores.values() for column in row))
     rows = [

@@ -16,6 +16,7 @@ from recurra.cli.evaluate import evaluate
 from recurra.cli.explain import explain
 from recurra.cli.flag import flag
 from recurra.cli.forecast import forecast
+from recurra.cli.predict import predict
 from recurra.cli.regions import regions
 from recurra.cli.runs import recipes, runs
 from recurra.cli.sample import sample
@@ -34,7 +35,23 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (cells, check, train, evaluate, sample, score, translate, flag, forecast, explain, regions, runs, recipes):
+VERBS = (
+    cells,
+    check,
+    train,
+    evaluate,
+    predict,
+    sample,
+    score,
+    translate,
+    forecast,
+    flag,
+    explain,
+    regions,
+    runs,
+    recipes,
+)
+for verb in VERBS:
     app.command()(verb)
 bench.command()(training)
 bench.command()(depth)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from recurra.data.labelled import Labelled, number_classes
+from recurra.data.classes import Labelled, number_classes
 from recurra.errors import DataError
 
 Array = npt.NDArray[Any]
@@ -45,7 +45,7 @@ def read_images(path: str | Path, labels: str | Path | None = None, classes: Seq
         beside = file.with_name(file.name.replace("images", "labels").replace("idx3", "idx1").replace("idx4", "idx1"))
         if labels is None and (beside == file or not beside.exists()):
             raise DataError(f"{file.name} has no labels, and no {beside.name} is beside it. Give data.label_file=FILE.")
-        images, given = _read_array(file), _read_array(Path(labels) if labels is not None else beside)
+        images, given = read_array(file), read_array(Path(labels) if labels is not None else beside)
     if given.ndim != 1 or len(given) != len(images) or given.dtype.kind not in "iuUS":
         raise DataError(
             f"{file.name}: {len(images)} images need as many labels, whole numbers or words along one axis; "
@@ -71,7 +71,7 @@ def _from_archive(file: Path) -> tuple[Array, Array]:
     raise DataError(f"{file} holds {found}; images and labels are kept as {wanted}. Rename them.")
 
 
-def _read_array(file: Path) -> Array:
+def read_array(file: Path) -> Array:
     """The array of a .npy file, or of an IDX file (plain or .gz)."""
     try:
         if file.suffix == ".npy":

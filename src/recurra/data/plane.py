@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from recurra.data.labelled import Labelled
+from recurra.data.classes import Labelled
 from recurra.errors import OptionError, choose_from
 from recurra.types import Float, Int
 

@@ -1,142 +1,104 @@
-"""Tables of numbers with one column of labels, from CSV."""
+"""Files with rows: tables with a header line (CSV, TSV, with semicolons too), and JSON objects line by line."""
 
 from __future__ import annotations
 
 import csv
-import math
-from collections.abc import Sequence
+import io
+import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import torch
+from recurra.errors import DataError
 
-from recurra.data.labelled import Labelled, number_classes
-from recurra.data.text import read_documents
-from recurra.errors import DataError, nearest
-
-USUAL = ("label", "class", "target", "species", "category")
-"""What a column of labels is often called."""
+LABELS = ("label", "labels", "class", "category", "target", "y", "tags", "tag")
+TEXTS = ("text", "tokens", "values", "sentence", "sequence", "message", "review", "words", "series", "x")
+"""Names that columns are guessed by, in this order."""
 
 
-def read_table(
-    path: str | Path,
-    label: str | None = None,
-    *,
-    columns: Sequence[str] | None = None,
-    classes: Sequence[str] | None = None,
-) -> Labelled:
-    """The rows of a table: every column but one is an input and holds numbers, the one that is left holds the classes.
+@dataclass(frozen=True)
+class Table:
+    """Rows by column. `places`: where each row stands, for messages."""
 
-    ```python
-    table = read_table("iris.csv", label="species")
-    table.x, table.labels, table.classes, table.columns
-    ```
-
-    - `label`: the column of labels: its name, or its number from 1. Without it, it is the one with a usual name, else the only
-      one that does not hold numbers, else `y`, else the last; `about` says which.
-    - `columns`, `classes`: those that a model knows; the table must have them.
-
-    Cells are separated by commas, semicolons or tabs. The first line holds names if no cell of it is a number.
-    """
-    name = Path(path).name
-    lines, cells = _cells(path)
-    named = not any(_is_number(cell) for cell in cells[0])
-    header = cells[0] if named else [f"column {k}" for k in range(1, len(cells[0]) + 1)]
-    if named:
-        lines, cells = lines[1:], cells[1:]
-    if not cells:
-        raise DataError(f"{name} has no rows below the names of its columns. Give rows to learn from.")
-    if len(header) < 2:
-        raise DataError(f"{name} has one column; a table needs one of labels and at least one of numbers.")
-    twice = sorted({each for each in header if header.count(each) > 1})
-    if twice:
-        raise DataError(f"{name} has more than one column {twice[0]!r}. Give each its own name.")
-    for line, row in zip(lines, cells, strict=True):
-        if len(row) != len(header):
-            raise DataError(f"{name}, line {line}: {len(row)} cells, but there are {len(header)} columns.")
-    table = np.array(cells, dtype=object)
-    chosen = _choose(name, header, table, label)
-    inputs = [k for k in range(len(header)) if k != chosen]
-    if columns is not None:
-        missing = [each for each in columns if each not in header or each == header[chosen]]
-        if missing:
-            raise DataError(f"{name} has no column {missing[0]!r}, which the model reads.{nearest(missing[0], header)}")
-        inputs = [header.index(each) for each in columns]
-    x = np.stack([_numbers(name, header[k], table[:, k], lines, label is None) for k in inputs], axis=1)
-    labels, found = number_classes(list(table[:, chosen]), f"{name}, column {header[chosen]!r}", classes)
-    if classes is None and len(found) > max(2, len(cells) // 2):
-        raise DataError(
-            f"{name}: column {header[chosen]!r} has {len(found)} different values in {len(cells)} rows, which are no classes. "
-            f"Name the column of labels. Known: {', '.join(header)}."
-        )
-    guess = "" if label is not None else " (guessed)"
-    about = f"{name}: {len(cells):,} rows of {len(inputs)} columns, label {header[chosen]!r}{guess}"
-    return Labelled(torch.from_numpy(x), labels, tuple(found), tuple(header[k] for k in inputs), about)
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    places: list[str]
 
 
-def _cells(path: str | Path) -> tuple[list[int], list[list[str]]]:
-    """The cells of every line that is not empty, with the lines' numbers."""
-    if Path(path).is_dir():
-        raise DataError(f"{path} is a folder; a table is one file. Name it.")
-    text = read_documents(path)[0].text
-    first = next((line for line in text.splitlines() if line.strip()), "")
-    if not first:
-        raise DataError(f"{path} holds no rows. Name a table.")
-    comma = max(",;\t", key=first.count)
-    reader = csv.reader(text.splitlines(), delimiter=comma, skipinitialspace=True)
-    lines, cells = [], []
+def read_csv(path: str | Path, text: str) -> Table:
+    """A table whose first line names its columns; they are parted by what stands most often in that line: , ; or a tab."""
+    head = text.partition("\n")[0]
+    reader = csv.reader(io.StringIO(text), delimiter=max("\t;,", key=head.count), strict=True)
     try:
-        for row in reader:
-            if any(cell.strip() for cell in row):
-                lines.append(reader.line_num)
-                cells.append([cell.strip() for cell in row])
+        columns = [name.strip() for name in next(reader)]
+        rows, places = [], []
+        for values in reader:
+            if not values:
+                continue
+            places.append(f"{path}, line {reader.line_num}")
+            if len(values) != len(columns):
+                raise DataError(
+                    f"{places[-1]}: {len(values)} values were found for {len(columns)} columns ({', '.join(columns)}). "
+                    "Put values that hold the separator in quotes."
+                )
+            rows.append(dict(zip(columns, values, strict=True)))
     except csv.Error as error:
-        raise DataError(f"{Path(path).name}, line {reader.line_num}, cannot be read as a table: {error}.") from None
-    return lines, cells
+        raise DataError(f"{path}, line {reader.line_num}: {error}. Check the quotes.") from error
+    return Table(columns, rows, places)
 
 
-def _choose(name: str, header: list[str], table: npt.NDArray[np.object_], label: str | None) -> int:
-    """Which column holds the labels."""
-    if label is not None:
-        if label in header:
-            return header.index(label)
-        if label.isdecimal() and 1 <= int(label) <= len(header):
-            return int(label) - 1
-        raise DataError(f"{name} has no column {label!r}.{nearest(label, header)}")
-    lowered = [each.lower() for each in header]
-    usual = [lowered.index(each) for each in USUAL if each in lowered]
-    if usual:
-        return usual[0]
-    words = [k for k in range(len(header)) if _as_numbers(table[:, k]) is None]
-    if len(words) == 1:
-        return words[0]
-    return lowered.index("y") if "y" in lowered else len(header) - 1
+def read_json_lines(path: str | Path, text: str) -> Table:
+    """One object per line; the columns are the names of the first."""
+    rows, places = [], []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        places.append(f"{path}, line {number}")
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{places[-1]} is not JSON ({error}). Write one object per line.") from error
+        if not isinstance(row, dict):
+            raise DataError(f'{places[-1]} is not an object. Write {{"text": …, "label": …}} on each line.')
+        rows.append(row)
+    return Table(list(rows[0]) if rows else [], rows, places)
 
 
-def _numbers(
-    name: str, column: str, cells: npt.NDArray[np.object_], lines: Sequence[int], guessed: bool
-) -> npt.NDArray[np.float64]:
-    values = _as_numbers(cells)
-    if values is not None:
-        return values
-    line, cell = next((line, cell) for line, cell in zip(lines, cells, strict=True) if not _is_number(cell))
-    found = f"{cell!r}, which is no number" if cell else "nothing"
-    hint = f", or name it as the label if it holds the classes (data.label={column})" if guessed and cell else ""
-    raise DataError(f"{name}, line {line}: column {column!r} holds {found}. Write numbers there{hint}.")
+def find_columns(
+    path: str | Path, table: Table, text: str | None, label: str | None, *, labelled: bool = True
+) -> tuple[list[str], str | None]:
+    """The columns that hold the sequence, and the one that holds its label: as they are named, or guessed.
+
+    - `text`, `label`: names that are given. Guessed are the usual names; with two columns, the other one; and where all other
+      columns hold numbers, all of them, as the steps of one channel.
+    - `labelled`: a label is needed; otherwise there may be none.
+    """
+    found = table.columns
+    for key, name in (("data.text", text), ("data.label", label if labelled else None)):
+        if name is not None and name not in found:
+            raise DataError(f"{path} has no column {name!r} ({key}). Found: {', '.join(found)}.")
+    lower = {name.lower(): name for name in reversed(found)}
+    if label is None:
+        label = next((lower[name] for name in LABELS if name in lower and lower[name] != text), None)
+    if text is None:
+        text = next((lower[name] for name in TEXTS if name in lower and lower[name] != label), None)
+    label = label if label in found else None
+    others = [name for name in found if name not in (text, label)]
+    if label is None and labelled and text is not None and len(others) == 1:
+        label = others[0]
+    if label is None and labelled:
+        raise DataError(f"{path}: which column holds the label? Found: {', '.join(found)}. Say data.label=NAME.")
+    others = [name for name in others if name != label]
+    if text is not None:
+        return [text], label
+    if len(others) == 1 or (others and all(_is_number(row.get(name)) for row in table.rows for name in others)):
+        return others, label
+    raise DataError(f"{path}: which column holds the text? Found: {', '.join(found)}. Say data.text=NAME.")
 
 
-def _as_numbers(cells: npt.NDArray[np.object_]) -> npt.NDArray[np.float64] | None:
-    """A column as numbers; `None` where a cell is none, or not finite."""
+def _is_number(value: Any) -> bool:
     try:
-        values = cells.astype(np.float64)
-    except ValueError:
-        return None
-    return values if np.isfinite(values).all() else None
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        return math.isfinite(float(cell))
+        float(value) if isinstance(value, str) and value.strip() not in ("", "?") else None
     except ValueError:
         return False
+    return isinstance(value, str)

@@ -95,11 +95,15 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """Scores by model; each is a row of named numbers. `steps`: how many predictions they are the mean of."""
+    """Scores by model; each is a row of named numbers. `steps`: how many predictions they are the mean of.
+
+    `confusion`: where there are classes, their names and how often each (row) was taken for each (column).
+    """
 
     data: str
     steps: int
     scores: dict[str, dict[str, float]]
+    confusion: tuple[list[str], list[list[int]]] | None = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from recurra.errors import RunError, choose_from
-from recurra.recipes import conditioned, events, feedforward, jordan, language, memory, reservoir, translate, tree
+from recurra.recipes import (
+    classify,
+    conditioned,
+    events,
+    feedforward,
+    jordan,
+    language,
+    memory,
+    reservoir,
+    translate,
+    tree,
+)
 from recurra.recipes.base import Experiment, Preset, Recipe
 from recurra.recipes.reader import from_dict
 from recurra.runs.folder import RunFolder
@@ -14,7 +25,7 @@ from recurra.training.distributed import Ranks
 
 RECIPES: dict[str, Preset] = {
     name: preset
-    for kind in (language, conditioned, translate, events, memory, jordan, tree, feedforward, reservoir)
+    for kind in (language, conditioned, translate, classify, events, memory, jordan, tree, feedforward, reservoir)
     for name, preset in kind.PRESETS.items()
 }
 
@@ -22,6 +33,8 @@ EXPERIMENTS: dict[type[Recipe], Any] = {
     language.LanguageRecipe: language.Language,
     conditioned.ConditionedRecipe: conditioned.Conditioned,
     translate.TranslateRecipe: translate.Translate,
+    classify.ClassifyRecipe: classify.Classify,
+    classify.TagRecipe: classify.Tag,
     events.EventRecipe: events.Events,
     memory.MemoryRecipe: memory.Memory,
     jordan.JordanRecipe: jordan.Jordanian,

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from recurra.data.batches import Batch
+from recurra.data.classes import Labelled, LabelledBatches
 from recurra.data.images import read_images
-from recurra.data.labelled import Labelled, LabelledBatches
+from recurra.data.number_table import read_table
 from recurra.data.plane import TASKS, made_up
-from recurra.data.tables import read_table
 from recurra.data.text import split_lines
 from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.feedforward import (

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from recurra.cli.output import AsJson, print_json
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="A run folder of the recipe classify or tag.")],
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            help="Sequences as in training, labels not needed, or a text per line (.txt); otherwise the run's own test part."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The label of each sequence of a file and its probability, a line each; of a tagger, the tags of its steps."""
+    from recurra.errors import OptionError
+    from recurra.recipes.catalogue import open_run
+    from recurra.recipes.classify import Labelling
+
+    _, experiment, model = open_run(run)
+    if not isinstance(experiment, Labelling):
+        raise OptionError(f"{run} gives no labels: its recipe is {experiment.recipe.name}. Use recurra evaluate.")
+    rows = experiment.predict(model, file)
+    if as_json:
+        print_json({"run": str(run), "data": file, "predictions": rows})
+        return
+    for row in rows:
+        print(" ".join(row["tags"]) if "tags" in row else f"{row['label']}\t{row['probability']:.4f}")

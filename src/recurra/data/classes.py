@@ -1,0 +1,82 @@
+"""Examples of fixed size, each with the class that it belongs to: rows of a table, images, points of a plane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from recurra.data.batches import Batch, Examples
+from recurra.errors import DataError
+from recurra.types import Int
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Examples with their classes.
+
+    - `x`: numbers `[N, D]`, or images `[N, C, H, W]`; whole numbers stay as they are until a model reads them.
+    - `labels`: for each example the number of its class in `classes`.
+    - `columns`: names of the D inputs; none for images.
+    - `about`: a few words on where they are from.
+    """
+
+    x: Tensor
+    labels: Int[Tensor, " N"]
+    classes: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    about: str = ""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one example: `(D,)` or `(C, H, W)`."""
+        return tuple(self.x.shape[1:])
+
+    def take(self, rows: Sequence[int]) -> Labelled:
+        chosen = torch.tensor(rows, dtype=torch.int64)
+        return replace(self, x=self.x[chosen], labels=self.labels[chosen])
+
+
+def number_classes(found: Sequence[str], about: str, known: Sequence[str] | None = None) -> tuple[Tensor, list[str]]:
+    """The class of each example as a number, and the classes: those that are known, or those found, in order.
+
+    Names that are whole numbers are ordered as numbers.
+    """
+    if known is None:
+        classes = sorted(set(found), key=lambda name: (0, int(name), name) if name.isdecimal() else (1, 0, name))
+        if len(classes) < 2:
+            raise DataError(f"{about}: every label is {found[0]!r}. A classifier needs at least two classes.")
+    else:
+        classes = list(known)
+        strange = sorted(set(found) - set(classes))
+        if strange:
+            raise DataError(
+                f"{about} has the class {strange[0]!r}; the model learned {', '.join(classes)}. Leave such rows out."
+            )
+    place = {name: k for k, name in enumerate(classes)}
+    return torch.tensor([place[name] for name in found]), classes
+
+
+class LabelledBatches(Examples):
+    """Batches of examples with one target each: inputs `[B, 1, …]`, targets `[B, 1]`."""
+
+    def __init__(
+        self, examples: Labelled, batch_size: int, *, seed: int = 0, shuffle: bool = True, rank: int = 0, world: int = 1
+    ):
+        if not len(examples):
+            raise DataError(f"{examples.about or 'the data'}: there is no example. Give at least one.")
+        self.examples = examples
+        lengths = torch.ones(len(examples), dtype=torch.int64)
+        super().__init__(lengths, batch_size, seed=seed, shuffle=shuffle, rank=rank, world=world)
+
+    def _take(self, rows: npt.NDArray[np.int64]) -> Batch:
+        share = self._share(rows)
+        inputs, targets = self.examples.x[share][:, None], self.examples.labels[share][:, None]
+        return Batch(inputs, targets, None, fresh=True, all_rows=len(rows), all_tokens=len(rows))

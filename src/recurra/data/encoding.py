@@ -1,0 +1,192 @@
+"""From sequences and labels as a file holds them to tensors; what was learned from training data is kept with the run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recurra.data.labelled import Labelled
+from recurra.data.tokenisers import Tokeniser, Words, build_tokeniser, tokeniser_from_json
+from recurra.errors import DataError
+from recurra.types import Float, Int
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """Texts, or lists of tokens, as symbols of a vocabulary. What it does not have becomes `<unk>`."""
+
+    tokeniser: Tokeniser
+    kind: str  # text or tokens
+
+    are_symbols = True
+
+    @classmethod
+    def fit(cls, data: Labelled, tokens: str, min_count: int, max_symbols: int | None) -> Symbols:
+        if data.kind == "text":
+            made = build_tokeniser(tokens, data.sequences, min_count=min_count, max_size=max_symbols)
+            return cls(made, "text")
+        counts = Counter(token for sequence in data.sequences for token in sequence)
+        often = sorted((token for token in counts if counts[token] >= min_count), key=lambda t: (-counts[t], t))
+        kept = often[: None if max_symbols is None else max_symbols - 1]
+        return cls(Words(kept, cut=len(kept) < len(counts)), "tokens")
+
+    @property
+    def size(self) -> int:
+        return self.tokeniser.size
+
+    @property
+    def about(self) -> str:
+        return f"{self.size} {'tokens' if self.kind == 'tokens' else self.tokeniser.kind + ' symbols'}"
+
+    def encode(self, data: Labelled, dtype: torch.dtype) -> tuple[Int[Tensor, " M"], Int[Tensor, " N"]]:
+        """All sequences in one line, and how long each is."""
+        _check_kind(self.kind, data)
+        if isinstance(self.tokeniser, Words) and self.kind == "tokens":
+            numbers = {token: k for k, token in enumerate(self.tokeniser.symbols)}
+            parts = [torch.tensor([numbers.get(token, 0) for token in one]) for one in data.sequences]
+        else:
+            parts = [self.tokeniser.encode(text, unknown="replace") for text in data.sequences]
+        return torch.cat(parts).long(), torch.tensor([len(part) for part in parts])
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "tokeniser": self.tokeniser.to_json()}
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Numbers with mean 0 and size 1 in each channel, by what training data has.
+
+    A missing value becomes 0, the mean; a channel that has missing values in training data gets a second one beside it that says
+    where: 1 if the value is missing. All pixels of images have one mean and one size.
+    """
+
+    kind: str  # numbers or images
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    indicated: tuple[int, ...]
+
+    are_symbols = False
+
+    @classmethod
+    def fit(cls, data: Labelled) -> Channels:
+        values = np.concatenate(data.sequences)
+        missing = np.isnan(values)
+        empty = np.flatnonzero(missing.all(0))
+        if len(empty):
+            raise DataError(
+                f"channel {empty[0] + 1} of {values.shape[1]} has no value in the training data. Leave it out."
+            )
+        axis = None if data.kind == "images" else 0
+        mean = np.nanmean(values, axis, dtype=np.float64)
+        scale = np.nanstd(values, axis, dtype=np.float64)
+        scale = np.where(scale > 1e-12 * (1 + np.abs(mean)), scale, 1.0)  # a channel that never changes stays near zero
+        mean, scale = (np.broadcast_to(each, values.shape[1:]).tolist() for each in (mean, scale))
+        return cls(data.kind, tuple(mean), tuple(scale), tuple(np.flatnonzero(missing.any(0)).tolist()))
+
+    @property
+    def size(self) -> int:
+        return len(self.mean) + len(self.indicated)
+
+    @property
+    def about(self) -> str:
+        said = f"{len(self.mean)} channel{'s' * (len(self.mean) > 1)}"
+        return said + (f", {len(self.indicated)} with missing values" if self.indicated else "")
+
+    def encode(self, data: Labelled, dtype: torch.dtype) -> tuple[Float[Tensor, "M D"], Int[Tensor, " N"]]:
+        """All sequences in one line, and how long each is."""
+        _check_kind(self.kind, data)
+        found = data.sequences[0].shape[1]
+        if found != len(self.mean):
+            raise DataError(
+                f"the model reads {len(self.mean)} channels; these sequences have {found}. Give the same ones."
+            )
+        values = torch.from_numpy(np.concatenate(data.sequences)).to(dtype)
+        missing = values.isnan()
+        values = (values - values.new_tensor(self.mean)) / values.new_tensor(self.scale)
+        values = torch.where(missing, 0, values)
+        if self.indicated:
+            values = torch.cat([values, missing[:, list(self.indicated)].to(dtype)], dim=1)
+        return values, torch.tensor([len(one) for one in data.sequences])
+
+    def to_json(self) -> dict[str, Any]:
+        kept: dict[str, Any] = {"mean": self.mean, "scale": self.scale, "indicated": self.indicated}
+        return {"kind": self.kind} | {name: list(values) for name, values in kept.items()}
+
+
+@dataclass(frozen=True)
+class Names:
+    """The classes, in order, and how many sequences (or steps) of the training data had each."""
+
+    counts: dict[str, int]
+
+    @classmethod
+    def fit(cls, data: Labelled, known: Sequence[str]) -> Names:
+        """`known`: all classes; training data may lack one."""
+        counts = Counter(flat_labels(data))
+        if len(known) < 2:
+            raise DataError(
+                f"all labels are {next(iter(known), 'missing')!r}: there is one class only. Give data with two or more."
+            )
+        return cls({name: counts[name] for name in sorted(known, key=_natural)})
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.counts)
+
+    def encode(self, data: Labelled, about: str) -> Int[Tensor, " N"]:
+        """The number of each label; of steps, all in one line."""
+        numbers = {name: k for k, name in enumerate(self.counts)}
+        found = flat_labels(data)
+        unknown = sorted({name for name in found if name not in numbers}, key=_natural)
+        if unknown:
+            raise DataError(
+                f"{about} has labels that training never saw: {', '.join(unknown[:8])}. Known: {', '.join(self.names[:20])}."
+            )
+        return torch.tensor([numbers[name] for name in found])
+
+
+def flat_labels(data: Labelled) -> list[str]:
+    """All labels in one line, those of steps too."""
+    labels = data.labels or []
+    return [name for each in labels for name in each] if labels and isinstance(labels[0], list) else list(labels)
+
+
+def fit_encoder(data: Labelled, tokens: str, min_count: int, max_symbols: int | None) -> Symbols | Channels:
+    """What training data says about how sequences become tensors."""
+    return Symbols.fit(data, tokens, min_count, max_symbols) if data.kind in ("text", "tokens") else Channels.fit(data)
+
+
+def encoder_from_json(saved: dict[str, Any]) -> Symbols | Channels:
+    """What `to_json` wrote."""
+    try:
+        if saved["kind"] in ("text", "tokens"):
+            return Symbols(tokeniser_from_json(saved["tokeniser"]), saved["kind"])
+        return Channels(saved["kind"], *(tuple(saved[name]) for name in ("mean", "scale", "indicated")))
+    except (KeyError, TypeError) as error:
+        raise DataError(
+            f"vocabulary.json does not say how sequences are read ({error} is missing or wrong)."
+        ) from error
+
+
+def _check_kind(kind: str, data: Labelled) -> None:
+    if kind != data.kind:
+        raise DataError(
+            f"the model reads {kind}; this file holds {data.kind}. Give it the kind that it was trained on."
+        )
+
+
+def _natural(name: str) -> tuple[bool, float, str]:
+    """Numbers by size, before words by the alphabet."""
+    try:
+        return False, float(name), name
+    except ValueError:
+        return True, 0.0, name

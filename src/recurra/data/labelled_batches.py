@@ -1,0 +1,73 @@
+"""Batches of sequences with a label each, or with one for each step."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from recurra.data.batches import Batch, Examples
+from recurra.errors import DataError
+from recurra.types import Int
+
+
+class LabelledSequences(Examples):
+    """Sequences of similar length together, in batches `[B, T]` of symbols or `[B, T, D]` of numbers.
+
+    - `values`: all sequences in one line; `lengths`: how long each is.
+    - `targets`: one for each sequence, `[N]`; or, with `per_step`, one for each value. A batch has `[B]` or `[B, T]`.
+
+    What counts as a token of a batch is what has a label: a sequence, or a step. An example's place among those that were
+    given is lost in a batch: `rows` says it, batch by batch, for one pass.
+    """
+
+    def __init__(
+        self,
+        values: Tensor,
+        lengths: Int[Tensor, " N"],
+        targets: Int[Tensor, " M"],
+        batch_size: int,
+        *,
+        per_step: bool = False,
+        seed: int = 0,
+        shuffle: bool = True,
+        rank: int = 0,
+        world: int = 1,
+    ):
+        if not len(lengths):
+            raise DataError("Batches of sequences were asked for, but there is no sequence. Give at least one.")
+        super().__init__(lengths, batch_size, seed=seed, shuffle=shuffle, rank=rank, world=world)
+        self.values, self.targets, self.per_step = values, targets, per_step
+        self._starts = lengths.cumsum(0) - lengths
+
+    @property
+    def rows(self) -> Int[Tensor, " N"]:
+        """Which example each row of one pass is."""
+        return torch.from_numpy(self._by_length())
+
+    def _take(self, rows: npt.NDArray[np.int64]) -> Batch:
+        everyone = self._lengths[torch.from_numpy(rows)]
+        width = max(1, int(everyone.max()))  # that of all ranks, so that they agree on it
+        share = self._share(rows)
+        lengths = self._lengths[share]
+        steps = torch.arange(width)
+        inside = steps < lengths[:, None]
+        places = torch.where(inside, self._starts[share][:, None] + steps, 0)
+        inputs = self._padded(self.values, places, inside)
+        targets = self._padded(self.targets, places, inside) if self.per_step else self.targets[share]
+        return Batch(
+            inputs,
+            targets,
+            lengths,
+            fresh=True,
+            scored=None if self.per_step else torch.ones(len(share), 1),  # one label for all steps together
+            all_rows=len(rows),
+            all_tokens=int(everyone.sum()) if self.per_step else len(rows),
+        )
+
+    @staticmethod
+    def _padded(values: Tensor, places: Int[Tensor, "B T"], inside: Tensor) -> Tensor:
+        if not len(values):  # every sequence is empty
+            return values.new_zeros(*places.shape, *values.shape[1:])
+        return torch.where(inside.view(*inside.shape, *[1] * (values.ndim - 1)), values[places], 0)

@@ -1,0 +1,142 @@
+"""Tables of numbers with one column of labels, from CSV."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from recurra.data.classes import Labelled, number_classes
+from recurra.data.text import read_documents
+from recurra.errors import DataError, nearest
+
+USUAL = ("label", "class", "target", "species", "category")
+"""What a column of labels is often called."""
+
+
+def read_table(
+    path: str | Path,
+    label: str | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    classes: Sequence[str] | None = None,
+) -> Labelled:
+    """The rows of a table: every column but one is an input and holds numbers, the one that is left holds the classes.
+
+    ```python
+    table = read_table("iris.csv", label="species")
+    table.x, table.labels, table.classes, table.columns
+    ```
+
+    - `label`: the column of labels: its name, or its number from 1. Without it, it is the one with a usual name, else the only
+      one that does not hold numbers, else `y`, else the last; `about` says which.
+    - `columns`, `classes`: those that a model knows; the table must have them.
+
+    Cells are separated by commas, semicolons or tabs. The first line holds names if no cell of it is a number.
+    """
+    name = Path(path).name
+    lines, cells = _cells(path)
+    named = not any(_is_number(cell) for cell in cells[0])
+    header = cells[0] if named else [f"column {k}" for k in range(1, len(cells[0]) + 1)]
+    if named:
+        lines, cells = lines[1:], cells[1:]
+    if not cells:
+        raise DataError(f"{name} has no rows below the names of its columns. Give rows to learn from.")
+    if len(header) < 2:
+        raise DataError(f"{name} has one column; a table needs one of labels and at least one of numbers.")
+    twice = sorted({each for each in header if header.count(each) > 1})
+    if twice:
+        raise DataError(f"{name} has more than one column {twice[0]!r}. Give each its own name.")
+    for line, row in zip(lines, cells, strict=True):
+        if len(row) != len(header):
+            raise DataError(f"{name}, line {line}: {len(row)} cells, but there are {len(header)} columns.")
+    table = np.array(cells, dtype=object)
+    chosen = _choose(name, header, table, label)
+    inputs = [k for k in range(len(header)) if k != chosen]
+    if columns is not None:
+        missing = [each for each in columns if each not in header or each == header[chosen]]
+        if missing:
+            raise DataError(f"{name} has no column {missing[0]!r}, which the model reads.{nearest(missing[0], header)}")
+        inputs = [header.index(each) for each in columns]
+    x = np.stack([_numbers(name, header[k], table[:, k], lines, label is None) for k in inputs], axis=1)
+    labels, found = number_classes(list(table[:, chosen]), f"{name}, column {header[chosen]!r}", classes)
+    if classes is None and len(found) > max(2, len(cells) // 2):
+        raise DataError(
+            f"{name}: column {header[chosen]!r} has {len(found)} different values in {len(cells)} rows, which are no classes. "
+            f"Name the column of labels. Known: {', '.join(header)}."
+        )
+    guess = "" if label is not None else " (guessed)"
+    about = f"{name}: {len(cells):,} rows of {len(inputs)} columns, label {header[chosen]!r}{guess}"
+    return Labelled(torch.from_numpy(x), labels, tuple(found), tuple(header[k] for k in inputs), about)
+
+
+def _cells(path: str | Path) -> tuple[list[int], list[list[str]]]:
+    """The cells of every line that is not empty, with the lines' numbers."""
+    if Path(path).is_dir():
+        raise DataError(f"{path} is a folder; a table is one file. Name it.")
+    text = read_documents(path)[0].text
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    if not first:
+        raise DataError(f"{path} holds no rows. Name a table.")
+    comma = max(",;\t", key=first.count)
+    reader = csv.reader(text.splitlines(), delimiter=comma, skipinitialspace=True)
+    lines, cells = [], []
+    try:
+        for row in reader:
+            if any(cell.strip() for cell in row):
+                lines.append(reader.line_num)
+                cells.append([cell.strip() for cell in row])
+    except csv.Error as error:
+        raise DataError(f"{Path(path).name}, line {reader.line_num}, cannot be read as a table: {error}.") from None
+    return lines, cells
+
+
+def _choose(name: str, header: list[str], table: npt.NDArray[np.object_], label: str | None) -> int:
+    """Which column holds the labels."""
+    if label is not None:
+        if label in header:
+            return header.index(label)
+        if label.isdecimal() and 1 <= int(label) <= len(header):
+            return int(label) - 1
+        raise DataError(f"{name} has no column {label!r}.{nearest(label, header)}")
+    lowered = [each.lower() for each in header]
+    usual = [lowered.index(each) for each in USUAL if each in lowered]
+    if usual:
+        return usual[0]
+    words = [k for k in range(len(header)) if _as_numbers(table[:, k]) is None]
+    if len(words) == 1:
+        return words[0]
+    return lowered.index("y") if "y" in lowered else len(header) - 1
+
+
+def _numbers(
+    name: str, column: str, cells: npt.NDArray[np.object_], lines: Sequence[int], guessed: bool
+) -> npt.NDArray[np.float64]:
+    values = _as_numbers(cells)
+    if values is not None:
+        return values
+    line, cell = next((line, cell) for line, cell in zip(lines, cells, strict=True) if not _is_number(cell))
+    found = f"{cell!r}, which is no number" if cell else "nothing"
+    hint = f", or name it as the label if it holds the classes (data.label={column})" if guessed and cell else ""
+    raise DataError(f"{name}, line {line}: column {column!r} holds {found}. Write numbers there{hint}.")
+
+
+def _as_numbers(cells: npt.NDArray[np.object_]) -> npt.NDArray[np.float64] | None:
+    """A column as numbers; `None` where a cell is none, or not finite."""
+    try:
+        values = cells.astype(np.float64)
+    except ValueError:
+        return None
+    return values if np.isfinite(values).all() else None
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        return math.isfinite(float(cell))
+    except ValueError:
+        return False

@@ -1,0 +1,374 @@
+"""Classes of whole sequences (`classify`) and of each of their steps (`tag`): the settings, and how they become an experiment."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recurra.data.encoding import Channels, Names, Symbols, encoder_from_json, fit_encoder, flat_labels
+from recurra.data.labelled import How, Labelled, read_labelled
+from recurra.data.labelled_batches import LabelledSequences
+from recurra.errors import DataError, OptionError, choose_from
+from recurra.models.classify import HEADS, Classifier
+from recurra.models.labelling import Labeller
+from recurra.models.tag import Tagger
+from recurra.recipes.base import Answer, Experiment, Model, Preset, Probe, Question, Recipe
+from recurra.training.distributed import Ranks
+from recurra.training.labelling import evaluate_labels, label_loss, most_frequent, predict_labels
+from recurra.training.loop import Trainer, Training
+from recurra.types import setting
+
+EVALUATED = 256
+"""How many sequences are judged at a time; what is found does not depend on it."""
+
+
+@dataclass(frozen=True)
+class LabelledData:
+    path: str | None = setting(
+        None, "a file of labelled sequences: .csv, .tsv, .jsonl, .ts, IDX, .npz; to tag: a token per line"
+    )
+    test_path: str | None = setting(None, "a file to test on, where the split is given; none: a share of data.path")
+    text: str | None = setting(None, "the column with the sequence; none: guessed")
+    label: str | None = setting(None, "the column with the label; none: guessed")
+    tokens: str = setting("char", "what a symbol of a text is: byte, char, word or bpe")
+    min_count: int = setting(1, "symbols seen less often become <unk>")
+    max_symbols: int | None = setting(None, "keep this many symbols, the most frequent")
+    pixels: bool = setting(False, "images are read pixel by pixel; otherwise row by row")
+    permute: bool = setting(False, "the pixels of images in another order, the same for all")
+    permute_seed: int = setting(0, "which order that is; the recipe's own seed does not change it")
+    valid: float = setting(0.1, "the share of sequences that chooses the model; 0: the last model is kept")
+    test: float = setting(0.1, "the share that is kept for the last evaluation, where data.test_path is not given")
+
+    def check(self) -> None:
+        choose_from("data.tokens", self.tokens, ("byte", "char", "word", "bpe"))
+        if not (0 <= self.valid < 1 and 0 <= self.test < 1 and self.valid + self.test < 1):
+            raise OptionError(f"data.valid={self.valid} and data.test={self.test} must leave something to train on.")
+        for name in ("min_count", "max_symbols"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise OptionError(f"data.{name} must be at least 1; got {getattr(self, name)}.")
+
+
+@dataclass(frozen=True)
+class LabelModel(Model):
+    bidirectional: bool = setting(True, "each layer also reads from the end")
+    convolution: int | None = setting(None, "first a convolution over this many steps (odd); none: no convolution")
+    noise: float = setting(0.0, "size of the normal noise that is added to numbers in training")
+    shift: float = setting(0.0, "the same, but one for all steps of a sequence")
+
+
+@dataclass(frozen=True)
+class ClassifyModel(LabelModel):
+    head: str = setting("mean", "what a sequence is judged by: last, mean, max or attention")
+    pool: int = setting(1, "after the convolution, the largest of so many steps")
+
+    def check(self) -> None:
+        super().check()
+        choose_from("model.head", self.head, HEADS)
+
+
+@dataclass(frozen=True)
+class LabelRecipe(Recipe):
+    data: LabelledData = field(default_factory=LabelledData)
+
+    def check(self) -> None:
+        super().check()
+        if self.model.tied:
+            raise OptionError("model.tied is for language models, which say what they read. Leave it out.")
+        for name, only in (("truncation", "none"), ("feeding", "teacher"), ("over_time", "mean")):
+            if getattr(self.training, name) != only:
+                raise OptionError(
+                    f"training.{name}={getattr(self.training, name)} is for language models; here sequences are read whole. "
+                    f"Use {only}."
+                )
+
+
+@dataclass(frozen=True)
+class ClassifyRecipe(LabelRecipe):
+    model: ClassifyModel = field(default_factory=ClassifyModel)
+
+
+@dataclass(frozen=True)
+class TagRecipe(LabelRecipe):
+    model: LabelModel = field(default_factory=LabelModel)
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What the recipe's files hold, in three parts."""
+
+    train: Labelled
+    valid: Labelled
+    test: Labelled
+    known: list[str]  # every label that there is in data.path
+
+
+def split(data: Labelled, valid: float, test: float, seed: int) -> tuple[Labelled, Labelled, Labelled]:
+    """Sequences dealt at random to training, validation and test; of every class about the same share to each."""
+    dealt = np.random.default_rng(seed % 2**64).permutation(len(data)).tolist()
+    if data.labels is not None and isinstance(data.labels[0], str):
+        labels = data.labels
+        dealt.sort(key=lambda k: labels[k])
+    rest, tested = _every(dealt, test)
+    learned, chosen = _every(rest, valid / (1 - test))
+    train, validation, testing = (data.take(sorted(part)) for part in (learned, chosen, tested))
+    return train, validation, testing
+
+
+def _every(items: list[int], share: float) -> tuple[list[int], list[int]]:
+    """Those that are left, and a share of them taken at even distances."""
+    counts = np.floor(np.arange(len(items) + 1) * share + 0.5).astype(int)
+    taken = np.diff(counts) > 0
+    return [k for k, is_in in zip(items, taken, strict=True) if not is_in], [
+        k for k, is_in in zip(items, taken, strict=True) if is_in
+    ]
+
+
+class Labelling(Experiment[Labeller]):
+    """A model that gives labels. With the vocabulary of a run folder, the data is not needed until it is trained or judged."""
+
+    per_step = False
+    verbs = ("evaluate", "predict")
+
+    def __init__(self, recipe: LabelRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
+        super().__init__(recipe, ranks)
+        self._vocabulary = vocabulary
+
+    @abstractmethod
+    def make_model(self) -> Labeller: ...
+
+    def how(self, columns: dict[str, str], *, labelled: bool = True, part: str = "test") -> How:
+        """How a file is read: its columns by the names that the training file had."""
+        data = self.recipe.data
+        return How(
+            per_step=self.per_step,
+            labelled=labelled,
+            text=columns.get("text", data.text),
+            label=columns.get("label", data.label),
+            pixels=data.pixels,
+            permute=data.permute,
+            seed=data.permute_seed,
+            part=part,
+        )
+
+    @cached_property
+    def parts(self) -> Parts:
+        data = self.recipe.data
+        if data.path is None:
+            raise OptionError(f"the recipe {self.recipe.name} needs a file of labelled sequences: data.path=FILE.")
+        known = {} if self._vocabulary is None else self._vocabulary["columns"]
+        found = read_labelled(data.path, self.how(known, part="train"))
+        share = data.test if data.test_path is None else 0.0
+        train, valid, test = split(found, data.valid, share, self.recipe.seed)
+        if data.test_path is not None:
+            test = read_labelled(data.test_path, self.how(found.columns))
+        if not len(train) or (data.valid and not len(valid)):
+            raise DataError(
+                f"{data.path} has {len(found)} sequences, too few for data.valid={data.valid} and data.test={share}. "
+                "Give more, or smaller shares."
+            )
+        return Parts(train, valid, test, sorted(set(flat_labels(found))))
+
+    @cached_property
+    def encoder(self) -> Symbols | Channels:
+        if self._vocabulary is not None:
+            return encoder_from_json(self._vocabulary["inputs"])
+        data = self.recipe.data
+        return fit_encoder(self.parts.train, data.tokens, data.min_count, data.max_symbols)
+
+    @cached_property
+    def names(self) -> Names:
+        if self._vocabulary is not None:
+            return Names(self._vocabulary["labels"])
+        return Names.fit(self.parts.train, self.parts.known)
+
+    @property
+    def vocabulary(self) -> dict[str, Any]:
+        """How inputs are read, the labels with how often training data had each, and the columns that were read."""
+        if self._vocabulary is not None:
+            return self._vocabulary
+        return {"inputs": self.encoder.to_json(), "labels": self.names.counts, "columns": self.parts.train.columns}
+
+    @property
+    def about_data(self) -> str:
+        parts = self.parts
+        columns = ", ".join(f"{what} from {name!r}" for what, name in parts.train.columns.items())
+        read = f" ({columns})" if columns else ""
+        return (
+            f"{self.recipe.data.path}{read}: {len(parts.train):,} sequences to train on, {len(parts.valid):,} to validate, "
+            f"{len(parts.test):,} to test; {self.encoder.about}, {len(self.names)} classes"
+        )
+
+    def make_stream(self, part: Labelled, about: str, *, training: bool = False) -> LabelledSequences:
+        """Batches of a part, this rank's share of each; `about` is for messages."""
+        values, lengths = self.encoder.encode(part, self.recipe.precision)
+        if part.labels is None:
+            targets = torch.zeros(len(values) if self.per_step else len(lengths), dtype=torch.int64)
+        else:
+            targets = self.names.encode(part, about)
+        return LabelledSequences(
+            values,
+            lengths,
+            targets,
+            self.recipe.training.batch_size if training else EVALUATED,
+            per_step=self.per_step,
+            seed=self.recipe.seed,
+            shuffle=training,
+            rank=self.ranks.rank,
+            world=self.ranks.world,
+        )
+
+    def label_options(self) -> dict[str, Any]:
+        """What classifiers and taggers are told alike."""
+        model = self.recipe.model
+        return self.model_options() | {
+            "symbols": self.encoder.are_symbols,
+            "embedding_size": model.embedding_size,
+            "bidirectional": model.bidirectional,
+            "convolution": model.convolution,
+            "noise": model.noise,
+            "shift": model.shift,
+        }
+
+    def make_trainer(self, model: Labeller) -> Trainer:
+        parts, settings = self.parts, self.recipe.training
+        if len(parts.test):
+            self.names.encode(parts.test, str(self.recipe.data.test_path))  # refused now rather than after training
+        if len(parts.valid):
+            valid = self.make_stream(parts.valid, "the validation part")
+        else:  # nothing to choose by: the model of the last step is kept
+            settings = replace(settings, validate_every=settings.steps, patience=None)
+            valid = self.make_stream(parts.train, "the training part")
+        return Trainer(
+            model,
+            self.make_stream(parts.train, "the training part", training=True),
+            settings,
+            lambda judged: evaluate_labels(judged, valid, self.ranks).nats,
+            whole=label_loss,
+            bfloat16=self.recipe.dtype == "bfloat16",
+            ranks=self.ranks,
+        )
+
+    @property
+    def held_out(self) -> tuple[Labelled, str]:
+        """What the model is judged on: the test part, or the validation part where there is none."""
+        part, name = (self.parts.test, "test") if len(self.parts.test) else (self.parts.valid, "validation")
+        if not len(part):
+            raise OptionError("this run has no test part and no validation part of its own. Name another file.")
+        return part, name
+
+    def judge(self, model: Labeller, question: Question) -> Answer:
+        if question.window is not None or question.dynamic is not None:
+            raise OptionError("--window and --dynamic are for language models; this run gives labels.")
+        if question.data is not None:
+            part, name = read_labelled(question.data, self.how(self.vocabulary["columns"])), question.data
+        else:
+            part, name = self.held_out
+        found = evaluate_labels(model, self.make_stream(part, name))
+        scores = {f"{self.recipe.model.cell}-{self.recipe.model.hidden_size}": found.scores}
+        if question.baselines:
+            seen = torch.tensor(list(self.names.counts.values()))
+            scores[f"always {self.names.names[int(seen.argmax())]}"] = most_frequent(seen, found.counts).scores
+        return Answer(name, found.total, scores, (self.names.names, found.counts.tolist()))
+
+    def predict(self, model: Labeller, path: str | None) -> list[dict[str, Any]]:
+        """What the model says about each sequence of a file, which need have no labels; or of the run's own test part."""
+        how = self.how(self.vocabulary["columns"], labelled=False)
+        part = self.held_out[0] if path is None else read_labelled(path, how)
+        found = predict_labels(model, self.make_stream(replace(part, labels=None), str(path)))
+        return [self.say(probabilities) for probabilities in found]
+
+    @abstractmethod
+    def say(self, probabilities: Tensor) -> dict[str, Any]:
+        """The probabilities of one sequence in words."""
+
+    def probe(self, model: Labeller, steps: int) -> Probe:
+        """Sequences of the training data, end to end."""
+        values, _ = self.encoder.encode(self.parts.train, self.recipe.precision)
+        rows = max(1, min(8, len(values) // steps))
+        inputs = torch.cat([values] * -(-steps // len(values)))[: rows * steps].unflatten(0, (rows, steps))
+        with torch.no_grad():
+            x = model.embed(inputs.to(model.output.weight.device))
+            if model.front is not None:
+                x = model.front(x.transpose(0, 1), torch.full((rows,), steps, device=x.device))[0].transpose(0, 1)
+        return Probe(model.recurrent, x)
+
+    @torch.no_grad()
+    def says(self, model: Labeller, hidden: Tensor) -> list[str]:
+        return [self.names.names[k] for k in model.output(hidden.to(model.output.weight.dtype)).argmax(-1).tolist()]
+
+
+class Classify(Labelling):
+    unit = "sequence"
+
+    def make_model(self) -> Classifier:
+        model = self.recipe.model
+        return Classifier(
+            self.encoder.size,
+            len(self.names),
+            model.cell,
+            model.hidden_size,
+            head=model.head,
+            pool=model.pool,
+            **self.label_options(),
+        )
+
+    def say(self, probabilities: Tensor) -> dict[str, Any]:
+        best = int(probabilities[0].argmax())
+        return {"label": self.names.names[best], "probability": float(probabilities[0, best])}
+
+
+class Tag(Labelling):
+    unit = "step"
+    per_step = True
+
+    def make_model(self) -> Tagger:
+        model = self.recipe.model
+        return Tagger(self.encoder.size, len(self.names), model.cell, model.hidden_size, **self.label_options())
+
+    def say(self, probabilities: Tensor) -> dict[str, Any]:
+        best = probabilities.max(-1)
+        tags = [self.names.names[k] for k in best.indices.tolist()]
+        return {"tags": tags, "probabilities": best.values.tolist()}
+
+
+PRESETS: dict[str, Preset] = {
+    "classify": Preset(
+        ClassifyRecipe(
+            name="classify",
+            model=ClassifyModel(cell="gru", hidden_size=64, dropout=0.5, input_dropout=0.0, noise=0.3),
+            training=Training(
+                steps=1000,
+                batch_size=32,
+                truncation="none",
+                l2=0.1,
+                average="ema:0.99",
+                validate_every=50,
+                save_every=500,
+            ),
+        ),
+        "any file of sequences with a label each, text or numbers: data.path=FILE",
+    ),
+    "tag": Preset(
+        TagRecipe(
+            name="tag",
+            data=LabelledData(min_count=2),
+            model=LabelModel(cell="lstm", hidden_size=128, embedding_size=64, dropout=0.5, input_dropout=0.2),
+            training=Training(
+                steps=2000,
+                batch_size=32,
+                truncation="none",
+                l2=0.01,
+                average="ema:0.99",
+                validate_every=100,
+                save_every=500,
+            ),
+        ),
+        "any file of sequences with a label for each step: data.path=FILE",
+    ),
+}

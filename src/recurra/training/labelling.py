@@ -1,0 +1,105 @@
+"""How well labels are given: how often each class was taken for each, accuracy, macro F1, and nats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from recurra.data.batches import Batch
+from recurra.data.labelled_batches import LabelledSequences
+from recurra.models.labelling import Labeller
+from recurra.training.distributed import Ranks
+from recurra.types import Float, Int
+
+
+@dataclass(frozen=True, eq=False)
+class Confusion:
+    """`counts[i, j]`: how often class i was taken for class j. `nats`: the mean of −log P(label)."""
+
+    counts: Int[Tensor, "C C"]
+    nats: float
+
+    @property
+    def total(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.counts.diagonal().sum()) / max(1, self.total)
+
+    @property
+    def macro_f1(self) -> float:
+        """The mean over classes of 2 · hits / (true + said); classes that are neither true nor said are left out."""
+        both = self.counts.sum(0) + self.counts.sum(1)
+        scores = 2 * self.counts.diagonal().double() / both.clamp(min=1)
+        return float(scores[both > 0].mean())
+
+    @property
+    def scores(self) -> dict[str, float]:
+        return {"accuracy": self.accuracy, "macro F1": self.macro_f1, "nats": self.nats}
+
+
+def label_loss(model: Labeller, batch: Batch) -> Float[Tensor, ""]:
+    """Σ −log P(label) over the sequences of a batch, or over their true steps."""
+    logits, targets = scored(model, batch)
+    return cross_entropy(logits, targets, reduction="sum")
+
+
+def scored(model: Labeller, batch: Batch) -> tuple[Float[Tensor, "M C"], Int[Tensor, " M"]]:
+    """Scores and labels of what counts: each sequence, or each true step, in order."""
+    device = model.output.weight.device
+    lengths = batch.lengths if batch.lengths is None else batch.lengths.to(device)
+    logits, targets = model(batch.inputs.to(device), lengths), batch.targets.to(device)
+    if targets.ndim == 1 or lengths is None:
+        return logits.flatten(0, -2), targets.flatten()
+    inside = torch.arange(targets.shape[1], device=device) < lengths[:, None]
+    return logits[inside], targets[inside]
+
+
+@torch.no_grad()
+def evaluate_labels(model: Labeller, stream: LabelledSequences, ranks: Ranks = Ranks()) -> Confusion:
+    """One pass over the data. The model is left in its mode. Each of several ranks gives its part, and gets the score of all."""
+    device, C = model.output.weight.device, model.output.out_features
+    counts, nats = torch.zeros(C, C, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    for logits, targets in _judged(model, stream):
+        pairs = targets * C + logits.argmax(-1)
+        counts += torch.bincount(pairs.cpu(), minlength=C * C).view(C, C)
+        nats += cross_entropy(logits.double(), targets, reduction="sum").cpu()
+    flat = ranks.sum(torch.cat([counts.flatten(), nats]).to(device)).cpu()
+    total = max(1.0, float(flat[:-1].sum()))
+    return Confusion(flat[:-1].view(C, C).round().long(), float(flat[-1]) / total)
+
+
+@torch.no_grad()
+def predict_labels(model: Labeller, stream: LabelledSequences) -> list[Float[Tensor, "n C"]]:
+    """P(class) of each sequence, in the order in which they were given: one row, or with tags one for each step."""
+    found: list[Tensor] = []
+    for batch, (logits, _) in zip(stream.one_pass(), _judged(model, stream), strict=True):
+        sizes = batch.lengths.tolist() if stream.per_step and batch.lengths is not None else [1] * len(batch.inputs)
+        found += logits.double().softmax(-1).cpu().split(sizes)
+    return [found[k] for k in stream.rows.argsort().tolist()]
+
+
+def _judged(model: Labeller, stream: LabelledSequences) -> Iterator[tuple[Tensor, Tensor]]:
+    training = model.training
+    model.eval()
+    for batch in stream.one_pass():
+        if len(batch.inputs):  # a rank may have none of the last rows
+            yield scored(model, batch)
+    model.train(training)
+
+
+def most_frequent(seen: Int[Tensor, " C"], counts: Int[Tensor, "C C"]) -> Confusion:
+    """What always saying the most frequent class of training data gives; its nats are those of the classes' shares there.
+
+    `seen`: how often training data has each class; `counts`: of any model on the data that is judged, for how often it has each.
+    """
+    true = counts.sum(1)
+    said = torch.zeros_like(counts)
+    said[:, seen.argmax()] = true
+    shares = seen.double().clamp(min=0.5) / seen.sum()
+    return Confusion(said, float(-(true.double() * shares.log()).sum() / true.sum().clamp(min=1)))

@@ -1,0 +1,130 @@
+"""Classifiers: heads by their definition, and what must not matter: padding, its side, the batch, the order."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from recurra.errors import OptionError
+from recurra.models.classify import HEADS, Classifier
+
+KINDS = {
+    "numbers": {},
+    "symbols": {"symbols": True},
+    "forward": {"bidirectional": False},
+    "stacked": {"layers": 2, "residual": True, "learn_initial": True},
+    "convolution": {"convolution": 3, "pool": 2},
+}
+
+
+def make(head: str = "mean", kind: str = "numbers", cell: str = "gru", **options: object) -> Classifier:
+    model = Classifier(6, 3, cell, 5, head=head, engine="eager", **KINDS[kind], **options).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.5)
+    return model
+
+
+def inputs(kind: str, B: int, T: int) -> Tensor:
+    return torch.randint(6, (B, T)) if kind == "symbols" else torch.randn(B, T, 6, dtype=torch.float64)
+
+
+def at_the_end(x: Tensor, lengths: Tensor) -> Tensor:
+    """The same sequences, padded at the start."""
+    moved = torch.zeros_like(x)
+    for k, n in enumerate(lengths.tolist()):
+        moved[k, x.shape[1] - n :] = x[k, :n]
+    return moved
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"), [*(("mean", kind) for kind in KINDS), *((head, "numbers") for head in HEADS if head != "mean")]
+)
+@settings(max_examples=5)
+@given(lengths=st.lists(st.integers(0, 9), min_size=1, max_size=4), data=st.data())
+@torch.no_grad()
+def test_what_must_not_matter(head: str, kind: str, lengths: list[int], data: st.DataObject) -> None:
+    model = make(head, kind)
+    T = max(lengths) + data.draw(st.integers(1, 3))
+    x, known = inputs(kind, len(lengths), T), torch.tensor(lengths)
+    scores = model(x, known)
+    for k, n in enumerate(lengths):
+        alone = model(x[k : k + 1, : max(1, n)], [n])
+        torch.testing.assert_close(scores[k], alone[0], rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(model(at_the_end(x, known), known, padding="start"), scores, rtol=1e-10, atol=1e-10)
+    order = torch.tensor(data.draw(st.permutations(range(len(lengths)))))
+    torch.testing.assert_close(model(x[order], known[order]), scores[order], rtol=1e-10, atol=1e-10)
+    if kind != "symbols":
+        x[torch.arange(T) >= known[:, None]] = torch.nan
+        torch.testing.assert_close(model(x, known), scores, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_in_single_precision(head: str) -> None:
+    model, known = make(head).float(), torch.tensor([9, 3, 6])
+    x = inputs("numbers", 3, 9).float()
+    torch.testing.assert_close(model(at_the_end(x, known), known, padding="start"), model(x, known), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_heads_by_their_definition(head: str) -> None:
+    model, x, n = make(head), inputs("numbers", 1, 7), 5
+    hidden = model.recurrent(x[:, :n]).outputs[0]
+    wanted = {
+        "last": torch.cat([hidden[-1, :5], hidden[0, 5:]]),
+        "mean": hidden.mean(0),
+        "max": hidden.max(0).values,
+    }
+    if model.attention is not None:
+        first, _, second = model.attention
+        weights = torch.stack([second.weight[0] @ (first.weight @ h + first.bias).tanh() for h in hidden]).softmax(0)
+        wanted["attention"] = weights @ hidden
+    scores = model.output.weight @ wanted[head] + model.output.bias
+    torch.testing.assert_close(model(x, [n])[0], scores)
+
+
+def test_without_lengths_all_steps_count() -> None:
+    model, x = make(), inputs("numbers", 2, 4)
+    torch.testing.assert_close(model(x), model(x, [4, 4]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("head", HEADS)
+def test_every_parameter_learns(head: str, kind: str) -> None:
+    model = make(head, kind)
+    model(inputs(kind, 3, 6), [6, 2, 0]).square().sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.any() or name == "attention.2.bias", name  # a constant changes no softmax
+
+
+def test_noise_and_dropout_only_in_training() -> None:
+    x = inputs("numbers", 2, 4)
+    for options in ({"noise": 0.5}, {"shift": 0.5}, {"dropout": 0.5}, {"input_dropout": 0.5}):
+        model = make(**options)
+        assert torch.equal(model(x), model(x))
+        model.train()
+        assert not torch.equal(model(x), model(x))
+
+
+def test_a_shift_is_the_same_for_all_steps() -> None:
+    model, x = make(shift=0.5).train(), inputs("numbers", 2, 4)
+    seen: list[Tensor] = []
+    model.recurrent.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+    model(x)
+    moved = seen[0] - x
+    torch.testing.assert_close(moved, moved[:, :1].expand(-1, 4, -1))
+    assert not torch.allclose(moved[0], moved[1])
+
+
+def test_refused() -> None:
+    with pytest.raises(OptionError, match="Did you mean 'mean'"):
+        make("meen")
+    with pytest.raises(OptionError, match="2 classes"):
+        Classifier(6, 1, "gru", 5)
+    with pytest.raises(OptionError, match="follows a convolution"):
+        make(pool=2)
+    with pytest.raises(OptionError, match="noise"):
+        make(noise=-1.0)
