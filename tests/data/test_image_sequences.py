@@ -63,7 +63,7 @@ def test_refused(tmp_path: Path) -> None:
     for data, words in (
         (b"", "begins with nothing"),
         (b"PK34 something else", "begins with 50 4b"),
-        (idx(IMAGES)[:-1], "59 numbers follow"),
+        (idx(IMAGES)[:-1], "76 bytes by its own head; it has 75"),
         (idx(LABELS), "not images"),
     ):
         file.write_bytes(data)

@@ -55,6 +55,16 @@ def test_from_a_log_to_what_is_next_and_what_is_wrong(capsys: pytest.CaptureFixt
     assert run(["evaluate", "run"]) == 0
     assert "after 5 or more" in capsys.readouterr().out
 
+    open_cases = "case,activity,time,kind\n7,open,0,small\n7,check,86400,small\n8,open,0,large\n"
+    Path("open.csv").write_text(open_cases)
+    assert run(["predict", "run", "open.csv", "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)["predictions"]
+    assert next(iter(first["probabilities"])) == "repair"
+    assert next(iter(second["probabilities"])) == "check"
+    assert 12 < first["seconds"] / 3600 < 48
+    assert run(["predict", "run", "open.csv"]) == 0
+    assert capsys.readouterr().out.startswith("7\trepair")
+
     assert run(["flag", "run", "noisy.csv", "--below", "0.05", "--json"]) == 0
     flags = json.loads(capsys.readouterr().out)["flags"]
     assert {flag["case"] for flag in flags if flag["activity"] == "kick"} == {str(case) for case in range(0, 60, 10)}

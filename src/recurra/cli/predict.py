@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ from recurra.cli.output import AsJson, print_json
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="A run folder of the recipe classify or tag.")],
+    run: Annotated[Path, typer.Argument(help="A run folder of the recipe classify, tag or events.")],
     file: Annotated[
         str | None,
         typer.Argument(
@@ -18,12 +19,22 @@ def predict(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The label of each sequence of a file and its probability, a line each; of a tagger, the tags of its steps."""
+    """The label of each sequence of a file and its probability, a line each; of a tagger, the tags of its steps; of an event
+    log, what follows in each case, and when."""
     from recurra.errors import OptionError
     from recurra.recipes.catalogue import open_run
     from recurra.recipes.classify import Labelling
+    from recurra.recipes.events import Events
 
     _, experiment, model = open_run(run)
+    if isinstance(experiment, Events):
+        cases = experiment.predict(model, file)
+        if as_json:
+            print_json({"run": str(run), "data": file, "predictions": [asdict(case) for case in cases]})
+        for case in () if as_json else cases:
+            chances = ", ".join(f"{name} {chance:.4f}" for name, chance in case.probabilities.items())
+            print(f"{case.case}\t{chances}" + ("" if case.seconds is None else f"\tin {case.seconds / 3600:.1f} h"))
+        return
     if not isinstance(experiment, Labelling):
         raise OptionError(f"{run} gives no labels: its recipe is {experiment.recipe.name}. Use recurra evaluate.")
     rows = experiment.predict(model, file)

@@ -92,7 +92,7 @@ class Events(Experiment[EventModel]):
     """A model of an event log."""
 
     unit = "event"
-    verbs = ("evaluate", "flag")
+    verbs = ("evaluate", "predict", "flag")
 
     def __init__(self, recipe: EventRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
         super().__init__(recipe, ranks)
