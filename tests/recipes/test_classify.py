@@ -205,9 +205,9 @@ class TestRefused:
         [
             ("classify", "model.head=first", "model.head 'first' does not exist"),
             ("classify", "model.tied=true", "language models"),
-            ("classify", "training.truncation=every:8", "read whole"),
-            ("classify", "training.feeding=free", "read whole"),
-            ("tag", "training.over_time=sum", "read whole"),
+            ("classify", "training.truncation=every:8", "learned whole"),
+            ("classify", "training.feeding=free", "learned whole"),
+            ("tag", "training.over_time=sum", "learned whole"),
             ("classify", "data.valid=1", "leave something to train on"),
             ("classify", "data.tokens=letters", "data.tokens"),
             ("tag", "model.head=last", "model.head"),

@@ -238,7 +238,7 @@ class TestRefusals:
             (["model.kind=linear", "model.layers=3"], "model.layers is for model.kind=layers and convolution"),
             (["model.degree=4"], "model.degree is for model.kind=basis"),
             (["model.cell=gru"], "'model.cell' does not exist"),
-            (["training.truncation=window:3"], "training.truncation is for sequences"),
+            (["training.truncation=window:3"], "is for sequences"),
             (["engine=fused"], "engine=fused runs recurrent cells"),
             (["data.task=spiral"], "Did you mean 'spirals'"),
             (["data.noise=-1"], "must not be negative"),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
 from torch import Tensor
 
+from recurra.analysis.picture import check_picture_name, save_picture
 from recurra.analysis.plots import find_matplotlib
-from recurra.errors import OptionError
-from recurra.runs.disk import reason, replace_file
 from recurra.types import Float
 
 
@@ -23,9 +21,7 @@ def plot_attention(
     plot_attention(weights, list("4 May"), list("05-04"), Path("map.svg"))
     ```
     """
-    ending = file.suffix.lower()
-    if ending not in (".png", ".svg"):
-        raise OptionError(f"{file}: a picture is .png or .svg; got {ending or 'no ending'}. Name it so.")
+    check_picture_name(file)
     matplotlib = find_matplotlib()
     from matplotlib import pyplot
 
@@ -39,14 +35,8 @@ def plot_attention(
         axis.tick_params(length=0)
         axis.set(xlabel="read", ylabel="said", title=title)
         figure.colorbar(shades, ax=axis, shrink=0.7, label="weight")
-        data = io.BytesIO()
-        figure.savefig(data, format=ending[1:], dpi=150, metadata={"Date": None} if ending == ".svg" else None)
+        save_picture(figure, file)
         pyplot.close(figure)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(file, data.getvalue())
-    except OSError as error:
-        raise OptionError(f"{file} cannot be written ({reason(error)}). Choose another place.") from error
 
 
 def _visible(symbol: str) -> str:

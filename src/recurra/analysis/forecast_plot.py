@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
 from torch import Tensor
 
+from recurra.analysis.picture import check_picture_name, save_picture
 from recurra.analysis.plots import COLOURS, find_matplotlib
-from recurra.errors import OptionError
-from recurra.runs.disk import reason, replace_file
 from recurra.types import Float
 
 
@@ -23,9 +21,7 @@ def plot_forecast(
     plot_forecast(series, model.run_free(200, *model.warm_up(series[None]))[0], ["y"], Path("forecast.svg"))
     ```
     """
-    ending = file.suffix.lower()
-    if ending not in (".png", ".svg"):
-        raise OptionError(f"{file}: a picture is .png or .svg; got {ending or 'no ending'}. Name it so.")
+    check_picture_name(file)
     matplotlib = find_matplotlib()
     from matplotlib import pyplot
 
@@ -44,11 +40,5 @@ def plot_forecast(
         figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
         panels[0, 0].set_title(title, loc="left")
         panels[-1, 0].set(xlabel="steps from the last known value")
-        data = io.BytesIO()
-        figure.savefig(data, format=ending[1:], dpi=150, metadata={"Date": None} if ending == ".svg" else None)
+        save_picture(figure, file)
         pyplot.close(figure)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(file, data.getvalue())
-    except OSError as error:
-        raise OptionError(f"{file} cannot be written ({reason(error)}). Choose another place.") from error

@@ -19,6 +19,7 @@ from recurra.analysis.fields import Basins, Plane, VectorField
 from recurra.analysis.fixed_points import FixedPoint, FixedPoints
 from recurra.analysis.gradients import GradientFlow, Spectrum
 from recurra.analysis.labels import Room
+from recurra.analysis.picture import save_picture
 from recurra.analysis.regions import PlaneRegions, Rectifier
 from recurra.errors import OptionError
 from recurra.types import Float
@@ -73,10 +74,8 @@ def figures(file: Path, width: float = 9.0, height: float = 5.5) -> Iterator[Ite
             with matplotlib.rc_context(style):
                 figure, axis = pyplot.subplots(figsize=(width, height), layout="constrained")
                 yield figure, axis
-                file.parent.mkdir(parents=True, exist_ok=True)
                 for ending in ("svg", "png"):
-                    metadata = {"Date": None} if ending == "svg" else None
-                    figure.savefig(file.with_name(f"{file.name}{suffix}.{ending}"), dpi=150, metadata=metadata)
+                    save_picture(figure, file.with_name(f"{file.name}{suffix}.{ending}"))
                 made.append((figure, suffix))
 
     yield each()

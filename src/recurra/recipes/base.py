@@ -75,6 +75,20 @@ class Recipe:
             raise OptionError("device=cuda was asked for, but torch finds no CUDA device here. Use device=cpu.")
 
 
+def check_whole(training: Training, what: str) -> None:
+    """Refuse settings of the way through time, where examples are learned as a whole."""
+    for name, usual in (
+        ("truncation", ("none", Training().truncation)),
+        ("feeding", ("teacher",)),
+        ("over_time", ("mean",)),
+    ):
+        if getattr(training, name) not in usual:
+            raise OptionError(
+                f"training.{name}={getattr(training, name)} is for sequences that are read step by step; {what} are learned "
+                f"whole. Leave it out."
+            )
+
+
 @dataclass(frozen=True)
 class Preset:
     """A recipe with settings that work, under its name, and what it is for."""

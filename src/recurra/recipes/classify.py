@@ -18,7 +18,7 @@ from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.classify import HEADS, Classifier
 from recurra.models.labelling import Labeller
 from recurra.models.tag import Tagger
-from recurra.recipes.base import Answer, Experiment, Model, Preset, Probe, Question, Recipe
+from recurra.recipes.base import Answer, Experiment, Model, Preset, Probe, Question, Recipe, check_whole
 from recurra.training.distributed import Ranks
 from recurra.training.labelling import evaluate_labels, label_loss, most_frequent, predict_labels
 from recurra.training.loop import Trainer, Training
@@ -80,12 +80,7 @@ class LabelRecipe(Recipe):
         super().check()
         if self.model.tied:
             raise OptionError("model.tied is for language models, which say what they read. Leave it out.")
-        for name, only in (("truncation", "none"), ("feeding", "teacher"), ("over_time", "mean")):
-            if getattr(self.training, name) != only:
-                raise OptionError(
-                    f"training.{name}={getattr(self.training, name)} is for language models; here sequences are read whole. "
-                    f"Use {only}."
-                )
+        check_whole(self.training, "sequences with labels")
 
 
 @dataclass(frozen=True)

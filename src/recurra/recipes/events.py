@@ -16,7 +16,7 @@ from recurra.data.cases import CaseBatch, CaseCode, Cases
 from recurra.data.events import TIME_FEATURES, Case, EventLog, read_log
 from recurra.errors import DataError, OptionError
 from recurra.models.events import EventModel
-from recurra.recipes.base import Answer, Experiment, Preset, Probe, Question, Recipe
+from recurra.recipes.base import Answer, Experiment, Preset, Probe, Question, Recipe, check_whole
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Tally
 from recurra.training.loop import Trainer, Training
@@ -64,8 +64,7 @@ class EventRecipe(Recipe):
 
     def check(self) -> None:
         super().check()
-        if self.training.feeding != "teacher":
-            raise OptionError("training.feeding is for symbols that are fed back; events are read. Use teacher.")
+        check_whole(self.training, "cases")
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from recurra.models.feedforward import (
     linear_classifier,
     multilayer,
 )
-from recurra.recipes.base import Answer, Experiment, Preset, Question, Recipe
+from recurra.recipes.base import Answer, Experiment, Preset, Question, Recipe, check_whole
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, Tally
 from recurra.training.loop import Trainer, Training
@@ -111,10 +111,7 @@ class FeedforwardRecipe(Recipe):
 
     def check(self) -> None:
         super().check()
-        usual = Training()
-        for name in ("truncation", "length", "over_time", "feeding", "reset"):
-            if getattr(self.training, name) != getattr(usual, name):
-                raise OptionError(f"training.{name} is for sequences; these examples have no steps. Leave it out.")
+        check_whole(self.training, "examples of one size")
         if self.engine != "auto":
             raise OptionError(f"engine={self.engine} runs recurrent cells, and there is none here. Leave it out.")
 

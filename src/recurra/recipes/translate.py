@@ -30,7 +30,7 @@ from recurra.models.markov import best_markov
 from recurra.models.sampling import Choice
 from recurra.models.search import Ending, Found, beam_search, draw
 from recurra.models.translate import CONTEXTS, Translation, Translator
-from recurra.recipes.base import Answer, Experiment, Model, Preset, Probe, Question, Recipe
+from recurra.recipes.base import Answer, Experiment, Model, Preset, Probe, Question, Recipe, check_whole
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, Tally
 from recurra.training.loop import Trainer, Training
@@ -92,12 +92,7 @@ class TranslateRecipe(Recipe):
 
     def check(self) -> None:
         super().check()
-        for name, only in (("truncation", "none"), ("feeding", "teacher"), ("over_time", "mean")):
-            if getattr(self.training, name) != only:
-                raise OptionError(
-                    f"training.{name}={getattr(self.training, name)} is for models that read one sequence; pairs are learned "
-                    f"whole. Use {only}."
-                )
+        check_whole(self.training, "pairs")
         if self.model.copy_unknown and (self.data.tokens != "word" or self.model.context != "attention"):
             raise OptionError("model.copy_unknown needs data.tokens=word and model.context=attention.")
 

@@ -18,7 +18,7 @@ from recurra.data.trees import LABELS, Tree, TreeVocabulary, build_vocabulary, r
 from recurra.errors import DataError, OptionError, choose_from
 from recurra.layers.tree import BY_POSITION, COMPOSITIONS, OF_CELLS
 from recurra.models.tree import MostFrequent, TreeClassifier
-from recurra.recipes.base import Answer, Experiment, Preset, Question, Recipe
+from recurra.recipes.base import Answer, Experiment, Preset, Question, Recipe, check_whole
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, Tally
 from recurra.training.loop import Trainer, Training
@@ -84,10 +84,7 @@ class TreeRecipe(Recipe):
 
     def check(self) -> None:
         super().check()
-        usual = Training()
-        for name in ("truncation", "length", "over_time", "feeding", "reset"):
-            if getattr(self.training, name) != getattr(usual, name):
-                raise OptionError(f"training.{name} is for sequences; a tree has no steps in time. Leave it out.")
+        check_whole(self.training, "trees")
         if self.engine != "auto":
             raise OptionError(f"engine={self.engine} runs sequences; trees are computed level by level. Leave it out.")
         choose_from("dtype", self.dtype, ("float32", "float64"))
