@@ -148,10 +148,7 @@ class Experiment(ABC, Generic[M]):
     unit = "symbol"
     """What is counted and what the loss is per."""
 
-    factorisation = (
-        "Outputs are independent given the inputs: P(y1 … yT | x) = Π P(yt | x1 … xt). No output is fed back, "
-        "so what is said at one step is not known at the next."
-    )
+    factorisation = "One output for each example: P(y | x)."
     """Which joint probability the model computes, in words."""
     verbs: tuple[str, ...] = ("evaluate",)
     """What can be done with a run, on the command line."""

@@ -90,6 +90,8 @@ class Flag:
 class Events(Experiment[EventModel]):
     """A model of an event log."""
 
+    factorisation = "A product of conditionals: P(case) = Π P(event t | events before, their times and attributes)."
+
     unit = "event"
     verbs = ("evaluate", "predict", "flag")
 

@@ -70,6 +70,10 @@ class Memory(Experiment[SequenceModel]):
 
     unit = "step"
     keeps_vocabulary = False
+    factorisation = (
+        "Outputs are independent given the inputs: P(y1 … yT | x) = Π P(yt | x1 … xt). No output is fed back, "
+        "so what is said at one step is not known at the next."
+    )
 
     def __init__(self, recipe: MemoryRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
         super().__init__(recipe, ranks)

@@ -100,6 +100,10 @@ class TranslateRecipe(Recipe):
 class Translate(Experiment[Translator]):
     """An encoder and a decoder on pairs. With the vocabularies of a run folder, the pairs are not needed to translate."""
 
+    factorisation = (
+        "A product of conditionals, given the source: P(Y | X) = Π P(yt | X, y1 … yt−1). Each output is fed back."
+    )
+
     verbs = ("evaluate", "translate")
 
     def __init__(self, recipe: TranslateRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):

@@ -134,6 +134,8 @@ def _only_root(trees: list[Tree], labels: str) -> list[Tree]:
 class TreeClassification(Experiment[TreeClassifier]):
     """A classifier of trees. With the vocabulary of a run folder, trees are not needed until it is trained or judged."""
 
+    factorisation = "Labels of nodes are independent given the tree: P(labels | tree) = Π P(label | subtree)."
+
     def __init__(self, recipe: TreeRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
         super().__init__(recipe, ranks)
         self.unit = "labelled node" if recipe.data.labels == "every" else "tree"
