@@ -52,3 +52,5 @@ def test_a_run_that_reads_numbers_gives_no_text_a_probability(
     settings = ["data.length=6", "model.hidden_size=4", "training.steps=2", "engine=eager"]
     assert run(["train", "long-memory", *settings, "--out", "run"]) == 0
     assert "independent given the inputs" in refused(["score", "run", "abc"], capsys)
+    assert run(["score", "run"]) == 0
+    assert capsys.readouterr().out.startswith("Outputs are independent given the inputs")

@@ -10,8 +10,10 @@ from recurra.cli.output import AsJson, print_json, print_table
 
 
 def score(
-    run: Annotated[Path, typer.Argument(help="A run folder of a language model.")],
-    text: Annotated[str, typer.Argument(help="The text to score.")],
+    run: Annotated[Path, typer.Argument(help="A run folder; of a language model, if a text is given.")],
+    text: Annotated[
+        str | None, typer.Argument(help="The text to score; without it, only what the model computes.")
+    ] = None,
     by_symbol: Annotated[bool, typer.Option("--by-symbol", help="Also each symbol, given those before it.")] = False,
     baselines: Annotated[bool, typer.Option(help="Also the best order-k Markov model of the training text.")] = True,
     as_json: AsJson = False,
@@ -22,6 +24,12 @@ def score(
     from recurra.recipes.language import Language
 
     _, experiment, model = open_run(run)
+    if text is None:
+        if as_json:
+            print_json({"run": str(run), "factorisation": experiment.factorisation})
+        else:
+            typer.echo(experiment.factorisation)
+        return
     if not isinstance(experiment, Language):
         raise OptionError(f"{run} gives no text a probability: {experiment.factorisation} Use recurra evaluate.")
     found = experiment.score(model, text, baselines=baselines)

@@ -321,6 +321,7 @@ class Classify(Labelling):
 class Tag(Labelling):
     unit = "step"
     per_step = True
+    factorisation = "Tags are independent given the whole sequence: P(y1 … yT | x) = Π P(yt | x1 … xT)."
 
     def make_model(self) -> Tagger:
         model = self.recipe.model

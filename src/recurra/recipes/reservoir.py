@@ -155,8 +155,6 @@ def check_parts(parts: Parts, about: str, settings: Solving) -> None:
 class Reservoir(Experiment[EchoState]):
     """A series that is forecast (its outputs are all that is read), or one that inputs drive (NARMA)."""
 
-    factorisation = "No probabilities: a forecast is a number, the next one given those before it."
-
     unit = "step"
     factorisation = "It says numbers, not probabilities; in a forecast each of them is fed back as the next input."
 
