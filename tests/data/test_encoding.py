@@ -108,3 +108,10 @@ class TestNames:
         names = Names.fit(self.labelled("a", "b"), ["a", "b"])
         with pytest.raises(DataError, match=r"test.csv has labels that training never saw: c, d. Known: a, b"):
             names.encode(self.labelled("a", "d", "c"), "test.csv")
+
+
+def test_a_small_signal_on_a_large_offset_is_kept() -> None:
+    signal = np.random.default_rng(0).normal(size=(200, 1))
+    data = Labelled("numbers", [signal + 1e8], ["a"])
+    values, _ = Channels.fit(data).encode(data, torch.float32)
+    assert np.abs(values.numpy() - (signal - signal.mean()) / signal.std()).max() < 1e-5

@@ -20,7 +20,8 @@ XES = """<?xml version="1.0"?>
 <log xmlns="http://www.xes-standard.org/"><string key="concept:name" value="the log"/>
 <global scope="event"><string key="concept:name" value="unknown"/></global>
 <trace><string key="concept:name" value="b"/>
-<event><string key="concept:name" value="open"/><date key="time:timestamp" value="2020-01-01T10:00:00.000+00:00"/></event>
+<event><string key="org:role" value="r"><string key="concept:name" value="no"/></string><string key="concept:name" value="open"/>
+<date key="time:timestamp" value="2020-01-01T10:00:00.000+00:00"/></event>
 <event><string key="concept:name" value="close"/><date key="time:timestamp" value="2020-01-03T11:00:00.000+01:00"/></event>
 </trace>
 <trace><event><string key="concept:name" value="open"/><date key="time:timestamp" value="2020-01-01T09:00:00Z"/></event></trace>
@@ -56,14 +57,22 @@ def test_gzip_other_separators_and_named_columns(tmp_path: Path) -> None:
 
 def test_xes_is_read_with_zones_and_nameless_traces(tmp_path: Path) -> None:
     log = read_log(write(tmp_path, XES, "log.xes"))
-    assert [case.name for case in log.cases] == ["b", "2"]
+    assert [case.name for case in log.cases] == ["b", "trace 2"]
     assert log.cases[0].activities == ["open", "close"]
     assert log.cases[0].times is not None
     assert np.diff(log.cases[0].times).tolist() == [2 * 86400]
 
 
 @pytest.mark.parametrize(
-    "moment", ["03-04-2012 16:55:38", "03/04/2012 16:55", "2012/04/03 16:55:38", "1333472138", "2012-04-03T16:55:38Z"]
+    "moment",
+    [
+        "03-04-2012 16:55:38",
+        "03/04/2012 16:55",
+        "2012/04/03 16:55:38",
+        "1333472138",
+        "20120403T165538",
+        "2012-04-03T16:55:38Z",
+    ],
 )
 def test_moments_in_many_forms(tmp_path: Path, moment: str) -> None:
     (case,) = read_log(write(tmp_path, f"case,activity,time\n1,x,{moment}\n")).cases
@@ -75,6 +84,7 @@ def test_moments_in_many_forms(tmp_path: Path, moment: str) -> None:
     ("text", "said"),
     [
         ("case,activity,time\n1,x,2012-04-03\n1,y,soon\n", "row 3: 'soon' is no time"),
+        ("case,activity,time\n1,x,nan\n", "row 2: 'nan' is no time"),
         ("case,activity\n1,\n", "row 2: the activity is empty"),
         ("case,activity\n1,x,3\n", "row 2: 3 cells, but the header has 2"),
         ("who,what\n1,x\n", "no column that looks like the case"),

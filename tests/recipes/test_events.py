@@ -101,3 +101,10 @@ def test_a_case_is_judged_the_same_in_any_company() -> None:
         n = len(cases[k].activities)
         torch.testing.assert_close(own[0], logits[k, :n])
         torch.testing.assert_close(gap[0], gaps[k, :n])
+
+
+def test_a_rank_without_cases_takes_part_in_validation() -> None:
+    cases = [Case(str(k), ["a", "b"], np.array([0.0, 60.0]), {}) for k in range(3)]
+    code = CaseCode.of(cases)
+    stream = Cases([code.encode(case) for case in cases], 2, shuffle=False, rank=1, world=2)
+    assert [len(batch.inputs) for batch in stream.one_pass()] == [1, 0]

@@ -250,13 +250,13 @@ class TestRefusals:
         assert files(here) == {}
 
     def test_gradients_through_time_are_not_monitored(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert "no recurrent layers" in refused(["train", "feedforward", *SMALL, "--monitor", "5"], capsys)
+        assert "not for it" in refused(["train", "feedforward", *SMALL, "--monitor", "5"], capsys)
         assert files(here) == {}
 
     def test_what_a_classifier_is_not_asked(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["train", "feedforward", *SMALL, "--out", "run"]) == 0
         assert "no language model" in refused(["sample", "run"], capsys)
-        assert "no recurrent layers" in refused(["explain", "run"], capsys)
+        assert "not for it" in refused(["explain", "run"], capsys)
         assert "for language models" in refused(["evaluate", "run", "--window", "3"], capsys)
         with pytest.raises(OptionError, match="for language models"):
             experiment(*SMALL).judge(experiment(*SMALL).make_model(), Question(dynamic=0.1))

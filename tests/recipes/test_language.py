@@ -12,7 +12,8 @@ import torch
 from recurra.cli.main import run
 from recurra.errors import OptionError
 from recurra.recipes import language
-from recurra.recipes.catalogue import find_recipe
+from recurra.recipes.base import Question
+from recurra.recipes.catalogue import begin, find_recipe
 from recurra.recipes.language import Data, Language, LanguageRecipe, read_corpus
 from recurra.recipes.reader import override
 from recurra.training.window_fit import fit_window_model
@@ -179,3 +180,12 @@ class TestCompany:
 def test_settings_that_make_no_sense_are_refused(recipe: str, setting: str, words: str) -> None:
     with pytest.raises(OptionError, match=words):
         override(find_recipe(recipe), [setting])
+
+
+def test_another_text_is_judged_whole_whatever_the_limit_of_training(tmp_path: Path) -> None:
+    for name, count in (("own", 300), ("other", 1000)):
+        (tmp_path / f"{name}.txt").write_text("abcde" * count)
+    settings = [f"data.path={tmp_path / 'own.txt'}", "data.limit=500", "model.hidden_size=4", "engine=eager"]
+    made = begin(override(find_recipe("text"), settings))
+    answer = made.judge(made.make_model().eval(), Question(data=str(tmp_path / "other.txt"), baselines=False))
+    assert answer.steps == 4999

@@ -110,7 +110,7 @@ class TestAPersonsOwnTrees:
         assert run(["evaluate", "run", "--data", "other.txt", "--no-baselines", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["tokens"] == 4
         assert "no language model" in refused(["sample", "run"], capsys)
-        assert "nothing to explain" in refused(["explain", "run"], capsys)
+        assert "not for it" in refused(["explain", "run"], capsys)
 
     @pytest.mark.parametrize("composition", ["sum", "plain", "child-sum", "n-ary"])
     def test_every_composition(self, here: Path, composition: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -142,7 +142,7 @@ def _read_points(what: str, text: str, size: int) -> list[tuple[float, ...]]:
             point = tuple(float(part) for part in word.split(","))
         except ValueError:
             point = ()
-        if len(point) != size:
+        if len(point) != size or not all(abs(part) < 1e100 for part in point):
             raise OptionError(
                 f"{what}: {word!r} is no point of {size} numbers. Write them as 0,0 with spaces between points."
             )

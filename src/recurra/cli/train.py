@@ -43,7 +43,6 @@ def train(
     from recurra.cli.progress import make_display
     from recurra.cli.tensorboard import find_writer
     from recurra.errors import OptionError
-    from recurra.recipes.base import Experiment
     from recurra.recipes.catalogue import begin, find_recipe, read_recipe
     from recurra.recipes.reader import override
     from recurra.runs.folder import RunFolder
@@ -67,11 +66,12 @@ def train(
 
     with join(plan.device) as ranks:
         experiment = begin(plan, ranks, folder.vocabulary if folder is not None else None)
-        if monitor is not None and type(experiment).probe is Experiment.probe:
-            raise OptionError(
-                f"--monitor follows gradients through time; {plan.name} has no recurrent layers. Leave it out."
-            )
         trainer = experiment.trainer()
+        if monitor is not None:
+            from torch.random import fork_rng
+
+            with fork_rng():
+                _look(experiment, trainer)  # what cannot be followed is said before anything is written
         with make_display(trainer.steps, experiment.unit, is_first=ranks.is_first) as display:
             if folder is None and ranks.is_first:
                 folder = _create(plan, experiment, out)

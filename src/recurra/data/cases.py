@@ -145,7 +145,7 @@ class Cases(Examples):
 
 
 def _pad(parts: list[Tensor], width: int) -> Tensor:
-    if not parts:
-        return torch.zeros(0, width)
+    if not parts:  # a rank without rows
+        return torch.zeros(0, width, dtype=torch.int64)
     padded = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
     return torch.nn.functional.pad(padded, (0, 0) * (padded.ndim - 2) + (0, width - padded.shape[1]))

@@ -49,6 +49,10 @@ def number_classes(found: Sequence[str], about: str, known: Sequence[str] | None
 
     Names that are whole numbers are ordered as numbers.
     """
+    if any(not name.strip() for name in found):
+        raise DataError(
+            f"{about}: example {[not name.strip() for name in found].index(True) + 1} has no label. Give it one."
+        )
     if known is None:
         classes = sorted(set(found), key=lambda name: (0, int(name), name) if name.isdecimal() else (1, 0, name))
         if len(classes) < 2:

@@ -106,10 +106,10 @@ class Channels:
             raise DataError(
                 f"the model reads {len(self.mean)} channels; these sequences have {found}. Give the same ones."
             )
-        values = torch.from_numpy(np.concatenate(data.sequences)).to(dtype)
+        values = torch.from_numpy(np.concatenate(data.sequences)).double()  # a small signal on a large offset
         missing = values.isnan()
         values = (values - values.new_tensor(self.mean)) / values.new_tensor(self.scale)
-        values = torch.where(missing, 0, values)
+        values = torch.where(missing, 0, values).to(dtype)
         if self.indicated:
             values = torch.cat([values, missing[:, list(self.indicated)].to(dtype)], dim=1)
         return values, torch.tensor([len(one) for one in data.sequences])

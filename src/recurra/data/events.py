@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import math
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -107,9 +110,7 @@ def _find(what: str, asked: str | None, header: list[str], path: Path, *, needed
     if asked is not None:
         if asked in header:
             return asked
-        raise DataError(
-            f"{path} has no column {asked!r} for the {what}{nearest(asked, header)}. It has: {', '.join(header)}."
-        )
+        raise DataError(f"{path} has no column {asked!r} for the {what}.{nearest(asked, header)}")
     plain = {re.sub(r"[^a-z]", "", column.lower()): column for column in reversed(header)}
     for usual in NAMES[what]:
         if usual in plain:
@@ -126,7 +127,7 @@ def _bytes(path: Path) -> bytes:
     try:
         read = path.read_bytes()
         return gzip.decompress(read) if path.suffix == ".gz" else read
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} cannot be read: {error}.") from error
 
 
@@ -135,15 +136,15 @@ def _read_csv(path: Path) -> tuple[list[str], Iterator[tuple[int, dict[str, str]
         text = _bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text ({error}). Save it as UTF-8.") from error
-    first = text.partition("\n")[0]
+    first = text.lstrip().partition("\n")[0]
     comma = max(",;\t|", key=first.count)
-    reader = csv.reader(io.StringIO(text), delimiter=comma)
+    reader = csv.reader(io.StringIO(text.lstrip(), newline=None), delimiter=comma)
     header = [column.strip() for column in next(reader, [])]
     if len(header) < 2:
         raise DataError(f"{path} has {len(header)} columns; an event log has a case and an activity at least.")
 
     def rows() -> Iterator[tuple[int, dict[str, str]]]:
-        for number, row in enumerate(reader, 2):
+        for number, row in enumerate(_whole(reader, path), 2):
             if not any(cell.strip() for cell in row):
                 continue
             if len(row) != len(header):
@@ -153,51 +154,58 @@ def _read_csv(path: Path) -> tuple[list[str], Iterator[tuple[int, dict[str, str]
     return header, rows()
 
 
+def _whole(reader: Any, path: Path) -> Iterator[list[str]]:
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num}, cannot be read as a table: {error}.") from None
+
+
 def _read_xes(path: Path) -> tuple[list[str], Iterator[tuple[int, dict[str, str]]]]:
     """The attributes of each event; those of its trace with `case:` before their key."""
     rows: list[tuple[int, dict[str, str]]] = []
     header: dict[str, None] = {"case:concept:name": None}
-    trace: dict[str, str] | None = None
-    event: dict[str, str] | None = None
     traces = 0
     try:
-        for moment, element in ElementTree.iterparse(io.BytesIO(_bytes(path)), events=("start", "end")):
-            match element.tag.rsplit("}", 1)[-1], moment:
-                case "trace", "start":
-                    trace, traces = {}, traces + 1
-                case "event", "start":
-                    event = {}
-                case "event", "end" if event is not None:
-                    row = {"case:concept:name": str(traces), **(trace or {}), **event}
+        for _, trace in ElementTree.iterparse(io.BytesIO(_bytes(path))):
+            if _kind(trace) != "trace":
+                continue
+            traces += 1
+            shared = {"concept:name": f"trace {traces}"} | _keys(trace)
+            for event in trace:
+                if _kind(event) == "event":
+                    row = {f"case:{key}": value for key, value in shared.items()} | _keys(event)
                     header.update(dict.fromkeys(row))
                     rows.append((len(rows) + 1, row))
-                    event = None
-                case "trace", "end":
-                    trace = None
-                    element.clear()
-                case _, "start" if "key" in element.attrib:
-                    key, value = element.attrib["key"], element.get("value", "")
-                    if event is not None:
-                        event.setdefault(key, value)
-                    elif trace is not None:
-                        trace.setdefault(f"case:{key}", value)
+            trace.clear()
     except ElementTree.ParseError as error:
         raise DataError(f"{path} is not readable as XES: {error}.") from error
     return list(header), iter(rows)
 
 
+def _kind(element: ElementTree.Element) -> str:
+    return element.tag.rsplit("}", 1)[-1]
+
+
+def _keys(element: ElementTree.Element) -> dict[str, str]:
+    """Its own attributes; attributes of attributes are left out."""
+    return {each.attrib["key"]: each.get("value", "") for each in element if "key" in each.attrib}
+
+
 def _moment(text: str, path: Path, number: int) -> float:
     """Seconds since 1970; a moment without a zone is taken as UTC."""
-    try:
-        return float(text)
-    except ValueError:
-        pass
     for read in (datetime.fromisoformat, *(lambda t, f=each: datetime.strptime(t, f) for each in FORMATS)):
         try:
             found = read(text)
         except ValueError:
             continue
         return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if abs(seconds) < 1e11:  # a few thousand years
+        return seconds
     raise DataError(
         f"{path}, row {number}: {text!r} is no time that can be read. Write it as 2012-04-03 16:55:38 (ISO 8601)."
     )

@@ -185,6 +185,8 @@ def _label(value: Any, steps: int, how: How, place: str) -> Any:
     if not isinstance(value, list) or len(value) != steps:
         found = f"{len(value)}" if isinstance(value, list) else repr(value)
         raise DataError(f"{place}: one tag for each of the {steps} steps is needed; found {found:.40}.")
+    if how.labelled and any(each is None or not str(each).strip() for each in value):
+        raise DataError(f"{place}: a tag is empty. Give every step a tag, or leave the sequence out.")
     return [str(each) for each in value]
 
 

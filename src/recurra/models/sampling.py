@@ -28,9 +28,9 @@ class Choice:
     top_p: float | None = None
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0:
+        if not 1e-6 <= self.temperature <= 1e6:
             raise OptionError(
-                f"temperature must be positive; got {self.temperature}. Use greedy for the most probable symbol."
+                f"temperature must lie between 1e-6 and 1e6; got {self.temperature}. Use greedy for the most probable symbol."
             )
         if self.top_k is not None and self.top_k < 1:
             raise OptionError(f"top_k must be at least 1; got {self.top_k}.")

@@ -71,6 +71,8 @@ class Recipe:
     def check(self) -> None:
         choose_from("dtype", self.dtype, ("float32", "float64", "bfloat16"))
         choose_from("device", self.device, ("cpu", "cuda"))
+        if not abs(self.seed) < 2**63:
+            raise OptionError(f"seed={self.seed} is too large: a seed has 63 bits.")
         if self.device == "cuda" and not torch.cuda.is_available():
             raise OptionError("device=cuda was asked for, but torch finds no CUDA device here. Use device=cpu.")
 
@@ -209,7 +211,7 @@ class Experiment(ABC, Generic[M]):
     def probe(self, model: M, steps: int) -> Probe:
         """Typical sequences of at least `steps` steps; the data of the run is not needed."""
         raise OptionError(
-            f"{self.recipe.name} has no recurrent layers that read step by step; there is nothing to explain."
+            f"{self.recipe.name} offers no network that reads step by step; explain and --monitor are not for it."
         )
 
     def frozen_input(self, model: M, name: str) -> Tensor:

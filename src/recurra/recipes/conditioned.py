@@ -20,7 +20,7 @@ from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.conditioned import ConditionedLanguageModel, log_likelihoods
 from recurra.models.markov import best_markov
 from recurra.models.sampling import Choice, sample
-from recurra.recipes.base import Answer, Experiment, Preset, Question, StepModel
+from recurra.recipes.base import Answer, Experiment, Preset, Question, StepModel, check_whole
 from recurra.recipes.language import Data, LanguageRecipe, encode_text
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Tally
@@ -34,10 +34,10 @@ PARTS = ("train", "valid", "test")
 class ConditionedRecipe(LanguageRecipe):
     def check(self) -> None:
         super().check()
-        if not self.data.sequences or self.training.feeding != "teacher" or self.training.truncation != "none":
+        check_whole(self.training, "lines")
+        if not self.data.sequences or self.data.limit is not None:
             raise OptionError(
-                "this recipe reads one text per line, whole: leave data.sequences=true, training.feeding=teacher and "
-                "training.truncation=none as they are."
+                "this recipe reads all lines of its file: leave data.sequences and data.limit as they are."
             )
 
 
@@ -173,6 +173,8 @@ class Conditioned(Experiment[ConditionedLanguageModel]):
         tally, device = Tally(weighted_nll), model.output.weight.device
         for batch in stream.one_pass():
             assert batch.lengths is not None
+            if not len(batch.inputs):  # the last lines may be fewer than the ranks
+                continue
             tally.add(model(batch.inputs.to(device), batch.labels, batch.lengths.to(device)), batch)
         model.train(training)
         nats = tally.score(self.ranks, device).mean

@@ -65,6 +65,8 @@ class EventRecipe(Recipe):
     def check(self) -> None:
         super().check()
         check_whole(self.training, "cases")
+        if self.time_weight < 0:
+            raise OptionError(f"time_weight must not be negative; got {self.time_weight}.")
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,11 @@ class Events(Experiment[EventModel]):
         if train < 1:
             raise DataError(f"{data.path} has {len(cases)} cases: too few for training, validation and test.")
         return {"train": cases[:train], "valid": cases[train:known], "test": cases[known:]}
+
+    @property
+    def held_out(self) -> list[Case]:
+        """The test cases; where there are none, those of validation."""
+        return self.parts["test"] or self.parts["valid"]
 
     @cached_property
     def code(self) -> CaseCode:
@@ -189,7 +196,8 @@ class Events(Experiment[EventModel]):
         model.eval()
         tally = Tally(weighted_nll)
         for batch in stream.one_pass():
-            tally.add(_run(model, batch)[0], batch)
+            if len(batch.inputs):  # the last cases may be fewer than the ranks
+                tally.add(_run(model, batch)[0], batch)
         model.train(training)
         return tally.score(self.ranks, model.output.weight.device).mean
 
@@ -209,9 +217,10 @@ class Events(Experiment[EventModel]):
     def judge(self, model: EventModel, question: Question) -> Answer:
         if question.window is not None or question.dynamic is not None:
             raise OptionError("--window and --dynamic are for language models.")
-        cases, name = self.parts["test"] or self.parts["valid"], "test" if self.parts["test"] else "validation"
         if question.data is not None:
             cases, name = self.read(question.data).cases, question.data
+        else:
+            cases, name = self.held_out, "test" if self.parts["test"] else "validation"
         right: list[tuple[int, bool]] = []
         nats: list[float] = []
         hours: list[float] = []
@@ -237,7 +246,7 @@ class Events(Experiment[EventModel]):
 
     def predict(self, model: EventModel, path: str | None, *, most: int = 3) -> list[Next]:
         """What follows in each case of a log, as if all were open."""
-        cases = self.parts["test"] if path is None else self.read(path).cases
+        cases = self.held_out if path is None else self.read(path).cases
         names = [*self.code.activities[1:], "(end of case)"]
         found = []
         for case, logs, gaps in self._after(model, cases):
@@ -250,11 +259,14 @@ class Events(Experiment[EventModel]):
 
     def threshold(self, model: EventModel, alarms: float) -> float:
         """The probability below which the given share of validation events lie."""
-        return float(np.quantile([flag.probability for flag in self._surprises(model, self.parts["valid"])], alarms))
+        found = [flag.probability for flag in self._surprises(model, self.parts["valid"])]
+        if not found:
+            raise DataError("no validation case has two events: say which events to flag with --below.")
+        return float(np.quantile(found, alarms))
 
     def flag(self, model: EventModel, path: str | None, threshold: float) -> list[Flag]:
         """Events whose probability, given those before them in their case, is below a threshold."""
-        cases = self.parts["test"] if path is None else self.read(path).cases
+        cases = self.held_out if path is None else self.read(path).cases
         return [flag for flag in self._surprises(model, cases) if flag.probability < threshold]
 
     def _surprises(self, model: EventModel, cases: list[Case]) -> Iterator[Flag]:
@@ -291,7 +303,8 @@ def _row(right: list[tuple[int, bool]]) -> dict[str, float]:
     for prefix in PREFIXES:
         last = prefix == PREFIXES[-1]
         hits = [hit for length, hit in right if length == prefix or (last and length > prefix)]
-        row[f"after {prefix}{' or more' if last else ''}"] = float(np.mean(hits)) if hits else float("nan")
+        if hits:
+            row[f"after {prefix}{' or more' if last else ''}"] = float(np.mean(hits))
     return row
 
 

@@ -40,6 +40,12 @@ class JordanRecipe(Recipe):
     def check(self) -> None:
         super().check()
         choose_from("data.task", self.data.task, OUTPUTS)
+        if self.engine != "auto" or self.training.truncation not in ("none", Training().truncation):
+            raise OptionError(
+                "this network has no loop over time in training: leave engine and training.truncation out."
+            )
+        if not 0 <= self.model.dropout < 1:
+            raise OptionError(f"model.dropout must lie in [0, 1); got {self.model.dropout}.")
         if self.training.feeding == "free":
             raise OptionError(
                 "training.feeding=free would be a loop over time, which this network is trained without. "

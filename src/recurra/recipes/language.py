@@ -237,7 +237,7 @@ class Language(Experiment[LanguageModel]):
         has_test = any(len(each) > 1 for each in corpus.test)
         part, name = (corpus.test, "test") if has_test else (corpus.valid, "validation")
         if question.data is not None:
-            other = read_corpus(replace(recipe.data, path=question.data), recipe.seed, self.tokeniser)
+            other = read_corpus(replace(recipe.data, path=question.data, limit=None), recipe.seed, self.tokeniser)
             part, name = [*other.train, *other.valid, *other.test], question.data
         logs = self._logs(model, part)
         called = f"{recipe.model.cell}-{recipe.model.hidden_size}"

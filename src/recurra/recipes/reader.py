@@ -55,6 +55,8 @@ def override(recipe: R, assignments: Iterable[str]) -> R:
             raise OptionError(f"{assignment!r} is not a setting. Write KEY=VALUE, as in {next(iter(kinds))}=VALUE.")
         if key not in kinds:
             raise OptionError(_unknown(key, kinds))
+        if key == "name":
+            raise OptionError("name says which recipe this is; it cannot be set. Name the run's folder with --out.")
         group, _, name = key.rpartition(".")
         changes.setdefault(group, {})[name] = _parse(key, text, kinds[key])
     own = changes.pop("", {})

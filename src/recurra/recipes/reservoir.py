@@ -296,6 +296,8 @@ class Reservoir(Experiment[EchoState]):
         """Another file with the columns that were learned."""
         series = read_series(path, self.recipe.data.columns)
         columns = self.vocabulary["columns"]
+        if set(series.names) == set(columns):
+            return series.values[:, [series.names.index(name) for name in columns]]
         if len(series.names) != len(columns):
             raise DataError(
                 f"{path} has {len(series.names)} columns; the model forecasts {len(columns)}: {', '.join(columns)}."

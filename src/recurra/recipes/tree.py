@@ -173,6 +173,10 @@ class TreeClassification(Experiment[TreeClassifier]):
     def make_model(self) -> TreeClassifier:
         model = self.recipe.model
         widest = self.names.widest if model.composition in BY_POSITION else None
+        if widest is not None and model.arity is not None and model.arity < widest:
+            raise OptionError(
+                f"model.arity={model.arity}, but the data has nodes with {widest} children. Leave it out."
+            )
         return TreeClassifier(
             self.names.size,
             len(self.names.classes),
