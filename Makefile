@@ -12,7 +12,7 @@ demo: $(STAMP)
 	echo && echo "Held-out files, in nats per character: the network beside the best Markov model." && \
 	$(BIN)/recurra evaluate $$run && \
 	echo && echo "What it writes:" && \
-	$(BIN)/recurra sample $$run --prime "def " --length 500 --temperature 0.6 --seed 3 && \
+	$(BIN)/recurra sample $$run --prime "def " --length 500 --temperature 0.8 --seed 1 && \
 	echo && echo "Next: $(BIN)/recurra sample $$run --prime 'class '          more text" && \
 	echo "      $(BIN)/recurra train text data.path=FILE              a text of your own" && \
 	echo "      $(BIN)/recurra check examples/fading.py:fading        a cell of your own, on every engine"
