@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import math
@@ -12,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import numpy.typing as npt
 
+from recurra.data.comma_separated import rows_of, separator_of
 from recurra.errors import DataError, nearest
 
 NAMES = {
@@ -136,15 +135,13 @@ def _read_csv(path: Path) -> tuple[list[str], Iterator[tuple[int, dict[str, str]
         text = _bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text ({error}). Save it as UTF-8.") from error
-    first = text.lstrip().partition("\n")[0]
-    comma = max(",;\t|", key=first.count)
-    reader = csv.reader(io.StringIO(text.lstrip(), newline=None), delimiter=comma)
-    header = [column.strip() for column in next(reader, [])]
+    every = rows_of(path, text, separator_of(text, ",;\t|"))
+    header = next(([cell.strip() for cell in row] for _, row in every if any(row)), [])
     if len(header) < 2:
         raise DataError(f"{path} has {len(header)} columns; an event log has a case and an activity at least.")
 
     def rows() -> Iterator[tuple[int, dict[str, str]]]:
-        for number, row in enumerate(_whole(reader, path), 2):
+        for number, row in every:
             if not any(cell.strip() for cell in row):
                 continue
             if len(row) != len(header):
@@ -152,13 +149,6 @@ def _read_csv(path: Path) -> tuple[list[str], Iterator[tuple[int, dict[str, str]
             yield number, {column: cell.strip() for column, cell in zip(header, row, strict=True)}
 
     return header, rows()
-
-
-def _whole(reader: Any, path: Path) -> Iterator[list[str]]:
-    try:
-        yield from reader
-    except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num}, cannot be read as a table: {error}.") from None
 
 
 def _read_xes(path: Path) -> tuple[list[str], Iterator[tuple[int, dict[str, str]]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy.typing as npt
 import torch
 
 from recurra.data.classes import Labelled, number_classes
+from recurra.data.comma_separated import rows_of, separator_of
 from recurra.data.text import read_documents
 from recurra.errors import DataError, nearest
 
@@ -80,19 +80,13 @@ def _cells(path: str | Path) -> tuple[list[int], list[list[str]]]:
     if Path(path).is_dir():
         raise DataError(f"{path} is a folder; a table is one file. Name it.")
     text = read_documents(path)[0].text
-    first = next((line for line in text.splitlines() if line.strip()), "")
-    if not first:
+    if not text.strip():
         raise DataError(f"{path} holds no rows. Name a table.")
-    comma = max(",;\t", key=first.count)
-    reader = csv.reader(text.splitlines(), delimiter=comma, skipinitialspace=True)
     lines, cells = [], []
-    try:
-        for row in reader:
-            if any(cell.strip() for cell in row):
-                lines.append(reader.line_num)
-                cells.append([cell.strip() for cell in row])
-    except csv.Error as error:
-        raise DataError(f"{Path(path).name}, line {reader.line_num}, cannot be read as a table: {error}.") from None
+    for line, row in rows_of(Path(path).name, text, separator_of(text)):
+        if any(cell.strip() for cell in row):
+            lines.append(line)
+            cells.append([cell.strip() for cell in row])
     return lines, cells
 
 

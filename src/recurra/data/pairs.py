@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 
 from recurra.data.batches import Batch, Examples, windows
+from recurra.data.comma_separated import rows_of
 from recurra.data.text import read_documents, split_lines
 from recurra.errors import DataError
 from recurra.types import Int
@@ -74,8 +74,7 @@ def _lines(text: str) -> list[str]:
 def _columns(path: str | Path, text: str) -> list[tuple[int, str, str]]:
     """The number of each line, and its two columns."""
     if str(path).removesuffix(".gz").endswith(".csv"):
-        reader = csv.reader(_lines(text))
-        rows = [(reader.line_num, row) for row in reader]
+        rows = list(rows_of(path, text, ","))
         between = "a comma"
     else:
         rows = [(k, line.split("\t")) for k, line in enumerate(_lines(text), 1)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from recurra.data.comma_separated import rows_of, separator_of
 from recurra.errors import DataError, OptionError, nearest
 from recurra.types import Float
 
@@ -35,9 +35,7 @@ def read_series(path: str | Path, columns: Sequence[str] = ()) -> Series:
         raise DataError(f"{path} is not text in UTF-8. Save it as CSV in UTF-8.") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
-    first = text.partition("\n")[0]
-    reader = csv.reader(text.splitlines(), delimiter=max(",;\t", key=first.count))
-    rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+    rows = [(line, row) for line, row in rows_of(path, text, separator_of(text)) if any(cell.strip() for cell in row)]
     if not rows:
         raise DataError(f"{path} is empty. Give a file with one row of numbers for each step.")
     names = tuple(cell.strip() for cell in rows[0][1])

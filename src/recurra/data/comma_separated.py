@@ -1,0 +1,25 @@
+"""Rows of a text whose cells stand between commas, semicolons or tabs, quoted where they hold one."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+from recurra.errors import DataError
+
+
+def separator_of(text: str, among: str = ",;\t") -> str:
+    """What stands most often in the first line that is not empty."""
+    return max(among, key=text.lstrip().partition("\n")[0].count)
+
+
+def rows_of(path: str | Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each row, and the line that it ends in. Lines may end in any way; quoted line breaks are kept."""
+    reader = csv.reader(io.StringIO(text, newline=None), delimiter=separator, skipinitialspace=True)
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num}, cannot be read as a table: {error}.") from None
