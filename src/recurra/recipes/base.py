@@ -79,12 +79,9 @@ class Recipe:
 
 def check_whole(training: Training, what: str) -> None:
     """Refuse settings of the way through time, where examples are learned as a whole."""
-    for name, usual in (
-        ("truncation", ("none", Training().truncation)),
-        ("feeding", ("teacher",)),
-        ("over_time", ("mean",)),
-    ):
-        if getattr(training, name) not in usual:
+    usual = Training()
+    for name in ("truncation", "feeding", "over_time", "length", "reset"):
+        if getattr(training, name) not in (getattr(usual, name), "none"):
             raise OptionError(
                 f"training.{name}={getattr(training, name)} is for sequences that are read step by step; {what} are learned "
                 f"whole. Leave it out."
