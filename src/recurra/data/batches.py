@@ -333,10 +333,6 @@ class LabelledSequences(Sequences):
     def _take(self, rows: npt.NDArray[np.int64]) -> Labelled:
         return Labelled(**vars(super()._take(rows)), labels=self.labels[self._share(rows)])
 
-    def one_pass(self) -> Iterator[Labelled]:
-        for rows in _cut(self._by_length(), self.batch_size):
-            yield self._take(rows)
-
 
 class Generated(Stream):
     """Sequences that are made up as they are needed: every batch of training is new.

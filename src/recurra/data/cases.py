@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,11 +120,6 @@ class Cases(Examples):
             raise DataError("Batches of cases were asked for, but there is no case. Give a larger log or share.")
         self.cases = cases
         super().__init__(torch.tensor([len(case.what) for case in cases]), batch_size, **how)
-
-    def one_pass(self) -> Iterator[CaseBatch]:
-        for batch in super().one_pass():
-            assert isinstance(batch, CaseBatch)
-            yield batch
 
     def _take(self, rows: npt.NDArray[np.int64]) -> CaseBatch:
         everyone = self._lengths[torch.from_numpy(rows)]

@@ -197,6 +197,11 @@ class Experiment(ABC, Generic[M]):
         """A few words from the model as it is now, to look at while it learns."""
         return None
 
+    @property
+    def called(self) -> str:
+        """What the model is called in tables."""
+        return f"{self.recipe.model.cell}-{self.recipe.model.hidden_size}"
+
     def about_model(self, model: M) -> str:
         """A few words on what is trained."""
         settings = self.recipe.training

@@ -265,7 +265,7 @@ class Labelling(Experiment[Labeller]):
         else:
             part, name = self.held_out
         found = evaluate_labels(model, self.make_stream(part, name))
-        scores = {f"{self.recipe.model.cell}-{self.recipe.model.hidden_size}": found.scores}
+        scores = {self.called: found.scores}
         if question.baselines:
             seen = torch.tensor(list(self.names.counts.values()))
             scores[f"always {self.names.names[int(seen.argmax())]}"] = most_frequent(seen, found.counts).scores

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recurra.data.batches import LabelledSequences
+from recurra.data.batches import Labelled, LabelledSequences
 from recurra.data.text import read_documents
 from recurra.data.tokenisers import build_tokeniser, tokeniser_from_json
 from recurra.errors import DataError, OptionError, choose_from
@@ -23,7 +23,7 @@ from recurra.models.sampling import Choice, sample
 from recurra.recipes.base import Answer, Experiment, Preset, Question, StepModel, check_whole
 from recurra.recipes.language import Data, LanguageRecipe, encode_text
 from recurra.training.distributed import Ranks
-from recurra.training.evaluation import Tally
+from recurra.training.evaluation import Score, evaluate_whole
 from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import batch_weights, weighted_nll
 
@@ -150,51 +150,40 @@ class Conditioned(Experiment[ConditionedLanguageModel]):
 
     def make_trainer(self, model: ConditionedLanguageModel) -> Trainer:
         def learn(model: ConditionedLanguageModel, batch: Any) -> Tensor:
-            device = model.output.weight.device
-            weights = batch_weights(batch, "mean", device, model.output.weight.dtype)
-            logits = model(batch.inputs.to(device), batch.labels, batch.lengths.to(device))
-            return weighted_nll(logits, batch.targets.to(device), weights)
+            logits = _say(model, batch)
+            weights = batch_weights(batch, "mean", logits.device, model.output.weight.dtype)
+            return weighted_nll(logits, batch.targets.to(logits.device), weights)
 
         valid = self.make_stream("valid", training=False)
         return Trainer(
             model,
             self.make_stream("train", training=True),
             self.recipe.training,
-            lambda judged: self._score(judged, valid)["nats"],
+            lambda judged: self._score(judged, valid).mean,
             whole=learn,
             bfloat16=self.recipe.dtype == "bfloat16",
             ranks=self.ranks,
         )
 
-    @torch.no_grad()
-    def _score(self, model: ConditionedLanguageModel, stream: LabelledSequences) -> dict[str, float]:
-        training = model.training
-        model.eval()
-        tally, device = Tally(weighted_nll), model.output.weight.device
-        for batch in stream.one_pass():
-            assert batch.lengths is not None
-            if not len(batch.inputs):  # the last lines may be fewer than the ranks
-                continue
-            tally.add(model(batch.inputs.to(device), batch.labels, batch.lengths.to(device)), batch)
-        model.train(training)
-        nats = tally.score(self.ranks, device).mean
-        return {"nats": nats, "perplexity": math.exp(min(nats, 700))}
+    def _score(self, model: ConditionedLanguageModel, stream: LabelledSequences) -> Score:
+        return evaluate_whole(model, stream, lambda batch: _say(model, batch), self.ranks)
 
     def judge(self, model: ConditionedLanguageModel, question: Question) -> Answer:
         if question.data is not None or question.window is not None or question.dynamic is not None:
             raise OptionError("--data, --window and --dynamic are for plain language models.")
         name = "test" if self.parts["test"] else "valid"
         stream = self.make_stream(name, training=False)
-        called = f"{self.recipe.model.cell}-{self.recipe.model.hidden_size}"
         prior = torch.tensor(list(self.classes.values()), dtype=torch.float64)
         prior = (prior / prior.sum()).log()
         hits = lines = 0
         for batch in stream.one_pass():
+            assert isinstance(batch, Labelled)
             assert batch.lengths is not None
             logs = log_likelihoods(model, batch.inputs, batch.targets, batch.lengths, len(self.classes))
             hits += int(((logs.double() + prior).argmax(1) == batch.labels).sum())
             lines += len(batch.labels)
-        scores = {called: {**self._score(model, stream), "class recognised": hits / lines}}
+        made = self._score(model, stream)
+        scores = {self.called: {"nats": made.nats, "perplexity": made.perplexity, "class recognised": hits / lines}}
         if question.baselines:
             (train, _), (valid, _), (test, labels) = (self.encoded(part) for part in ("train", "valid", name))
             markov = best_markov(train, valid, self.tokeniser.size)
@@ -205,7 +194,7 @@ class Conditioned(Experiment[ConditionedLanguageModel]):
                 "perplexity": math.exp(min(nats, 700)),
                 "class recognised": most,
             }
-        return Answer(name, sum(int(batch.tokens) for batch in stream.one_pass()), scores)
+        return Answer(name, made.tokens, scores)
 
     def draw_length(self, generator: torch.Generator) -> int:
         raise OptionError("lengths are not kept for each class. Say --length instead.")
@@ -222,16 +211,19 @@ class Conditioned(Experiment[ConditionedLanguageModel]):
         return sample(told, [start, *ids], length, end=end, never=[start], **how)
 
     def glimpse(self, model: ConditionedLanguageModel) -> str:
-        model.eval()
         random = torch.Generator().manual_seed(self.recipe.seed)
         how: dict[str, Any] = {"choice": Choice(temperature=0.8), "generator": random}
-        with torch.no_grad():
-            said = [
-                f"{name}: {self.tokeniser.decode(self.draw(model, [], 40, given=name, **how))}"
-                for name in list(self.classes)[:4]
-            ]
-        model.train()
-        return "   ".join(said)
+        return "   ".join(
+            f"{name}: {self.tokeniser.decode(self.draw(model, [], 40, given=name, **how))}"
+            for name in list(self.classes)[:4]
+        )
+
+
+def _say(model: ConditionedLanguageModel, batch: Labelled) -> Tensor:
+    device = model.output.weight.device
+    assert batch.lengths is not None
+    logits: Tensor = model(batch.inputs.to(device), batch.labels, batch.lengths.to(device))
+    return logits
 
 
 PRESETS: dict[str, Preset] = {

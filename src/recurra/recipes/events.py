@@ -18,7 +18,7 @@ from recurra.errors import DataError, OptionError
 from recurra.models.events import EventModel
 from recurra.recipes.base import Answer, Experiment, Preset, Probe, Question, Recipe, check_whole
 from recurra.training.distributed import Ranks
-from recurra.training.evaluation import Tally
+from recurra.training.evaluation import evaluate_whole, judging
 from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import batch_weights, weighted_nll
 from recurra.types import setting
@@ -184,32 +184,20 @@ class Events(Experiment[EventModel]):
             model,
             self.make_stream(self.parts["train"], training=True),
             self.recipe.training,
-            lambda judged: self._nats(judged, valid),
+            lambda judged: evaluate_whole(judged, valid, lambda batch: _run(judged, batch)[0], self.ranks).mean,
             whole=learn,
             bfloat16=self.recipe.dtype == "bfloat16",
             ranks=self.ranks,
         )
 
-    @torch.no_grad()
-    def _nats(self, model: EventModel, stream: Cases) -> float:
-        training = model.training
-        model.eval()
-        tally = Tally(weighted_nll)
-        for batch in stream.one_pass():
-            if len(batch.inputs):  # the last cases may be fewer than the ranks
-                tally.add(_run(model, batch)[0], batch)
-        model.train(training)
-        return tally.score(self.ranks, model.output.weight.device).mean
-
-    @torch.no_grad()
     def _after(self, model: EventModel, cases: list[Case]) -> Iterator[tuple[Case, Tensor, Tensor]]:
         """Of each case: log-probabilities of what follows each event, and the scaled gap until then."""
-        model.eval()
         coded = [self.code.encode(case) for case in cases]
         for start in range(0, len(cases), 256):
             some = Cases(coded[start : start + 256], 256, shuffle=False)
             batch = some._take(np.arange(len(some.cases)))
-            logits, gaps = _run(model, batch)
+            with judging(model):
+                logits, gaps = _run(model, batch)
             logs = logits.double().log_softmax(-1).cpu()
             for k, case in enumerate(cases[start : start + 256]):
                 yield case, logs[k, : len(case.activities)], gaps[k, : len(case.activities)].cpu()
@@ -235,10 +223,9 @@ class Events(Experiment[EventModel]):
                 hours += ((self.code.seconds(gaps)[1:-1] - waited).abs() / 3600).tolist()
         if not right:
             raise DataError(f"no case of {name} has two events: there is nothing to judge.")
-        scores = {f"{self.recipe.model.cell}-{self.recipe.model.hidden_size}": _row(right)}
-        scores[next(iter(scores))] |= {"nats": float(np.mean(nats))}
+        scores = {self.called: _row(right) | {"nats": float(np.mean(nats))}}
         if hours:
-            scores[next(iter(scores))] |= {"hours off": float(np.mean(hours))}
+            scores[self.called]["hours off"] = float(np.mean(hours))
         if question.baselines:
             for called, order in (("bigram", 1), ("most frequent", 0)):
                 scores[called] = _row(_counted(self.parts["train"], cases, order))

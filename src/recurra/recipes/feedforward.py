@@ -29,9 +29,8 @@ from recurra.models.feedforward import (
 )
 from recurra.recipes.base import Answer, Experiment, Preset, Question, Recipe, check_whole
 from recurra.training.distributed import Ranks
-from recurra.training.evaluation import Score, Tally
+from recurra.training.evaluation import Score, evaluate_whole
 from recurra.training.loop import Trainer, Training
-from recurra.training.objectives import weighted_nll
 from recurra.types import Float, setting
 
 KINDS = ("linear", "basis", "layers", "convolution")
@@ -256,17 +255,10 @@ def classification_loss(model: Feedforward, batch: Batch) -> Float[Tensor, ""]:
     return torch.nn.functional.cross_entropy(logits, batch.targets[:, 0].to(logits.device), reduction="sum")
 
 
-@torch.no_grad()
 def score(model: Feedforward, stream: LabelledBatches, ranks: Ranks = Ranks()) -> Score:
     """One pass. The model is left in its mode."""
-    training, device = model.training, model.output.weight.device
-    model.eval()
-    tally = Tally(weighted_nll)
-    for batch in stream.one_pass():
-        if batch.tokens:
-            tally.add(model(batch.inputs[:, 0].to(device))[:, None], batch)
-    model.train(training)
-    return tally.score(ranks, device)
+    device = model.output.weight.device
+    return evaluate_whole(model, stream, lambda batch: model(batch.inputs[:, 0].to(device))[:, None], ranks)
 
 
 def most_frequent(train: Labelled, test: Labelled) -> dict[str, float]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from recurra.data.batches import Batch, Stream
@@ -16,7 +14,7 @@ from recurra.models.jordan import Jordan
 from recurra.recipes.base import Answer, Experiment, Preset, Question, Recipe
 from recurra.recipes.memory import SYMBOLS, TEST, VALID, Memory, MemoryData, MemoryRecipe
 from recurra.training.distributed import Ranks
-from recurra.training.evaluation import Score, Tally
+from recurra.training.evaluation import Score, evaluate_whole
 from recurra.training.feeding import read_feeding
 from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import batch_weights, weighted_nll
@@ -98,7 +96,7 @@ class Jordanian(Experiment[Jordan]):
             model,
             self.tasks.make_stream(0, training=True),
             settings,
-            lambda judged: judge_outputs(judged, valid, lambda x, y: judged(x, y), self.ranks).mean,
+            lambda judged: judge_forced(judged, valid, self.ranks).mean,
             whole=learn,
             bfloat16=self.recipe.dtype == "bfloat16",
             ranks=self.ranks,
@@ -109,8 +107,8 @@ class Jordanian(Experiment[Jordan]):
         if question.data is not None or question.window is not None or question.dynamic is not None:
             raise OptionError("this task is made up: --data, --window and --dynamic are for language models.")
         stream = self.tasks.make_stream(TEST, training=False)
-        forced = judge_outputs(model, stream, lambda x, y: model(x, y))
-        free = judge_outputs(model, stream, lambda x, y: model.run(x)[1])
+        forced = judge_forced(model, stream)
+        free = evaluate_whole(model, stream, lambda batch: model.run(batch.inputs.to(model.bias.device))[1])
         scores = {
             name: {"nats": score.mean, "accuracy": score.accuracy or 0.0}
             for name, score in (("given the true outputs", forced), ("run free", free))
@@ -118,18 +116,10 @@ class Jordanian(Experiment[Jordan]):
         return Answer("test", forced.tokens, scores)
 
 
-@torch.no_grad()
-def judge_outputs(
-    model: Jordan, stream: Stream, say: Callable[[Tensor, Tensor], Tensor], ranks: Ranks = Ranks()
-) -> Score:
-    """The score of what is said of inputs and targets."""
-    training = model.training
-    model.eval()
-    tally, device = Tally(weighted_nll), model.bias.device
-    for batch in stream.one_pass():
-        tally.add(say(batch.inputs.to(device), batch.targets.to(device)), batch)
-    model.train(training)
-    return tally.score(ranks, device)
+def judge_forced(model: Jordan, stream: Stream, ranks: Ranks = Ranks()) -> Score:
+    """The score of what is said given the true outputs."""
+    device = model.bias.device
+    return evaluate_whole(model, stream, lambda batch: model(batch.inputs.to(device), batch.targets.to(device)), ranks)
 
 
 PRESETS: dict[str, Preset] = {

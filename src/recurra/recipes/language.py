@@ -240,7 +240,7 @@ class Language(Experiment[LanguageModel]):
             other = read_corpus(replace(recipe.data, path=question.data, limit=None), recipe.seed, self.tokeniser)
             part, name = [*other.train, *other.valid, *other.test], question.data
         logs = self._logs(model, part)
-        called = f"{recipe.model.cell}-{recipe.model.hidden_size}"
+        called = self.called
         nats = {called: -float(logs.mean())}
         if question.dynamic is not None:
             seen, read = (self._pieces(each) for each in (corpus.train, part))
@@ -264,7 +264,7 @@ class Language(Experiment[LanguageModel]):
             raise DataError("an empty text has no symbol to score. Give one.")
         with torch.no_grad():
             said = model(line[None, :-1].to(model.output.weight.device))[0][0].double().log_softmax(-1).cpu()
-        logs = {f"{self.recipe.model.cell}-{self.recipe.model.hidden_size}": said.gather(1, line[1:, None])[:, 0]}
+        logs = {self.called: said.gather(1, line[1:, None])[:, 0]}
         if baselines:
             logs[f"markov order {self.corpus.markov.order}"] = self.corpus.markov.log_probabilities([line])
         return Scored([self.symbol_names[k] for k in line[1:].tolist()], logs)

@@ -190,7 +190,7 @@ class Memory(Experiment[SequenceModel]):
     def judge(self, model: SequenceModel, question: Question) -> Answer:
         if question.data is not None or question.window is not None or question.dynamic is not None:
             raise OptionError("a long-memory task is made up: --data, --window and --dynamic are for language models.")
-        called, length = f"{self.recipe.model.cell}-{self.recipe.model.hidden_size}", self.recipe.data.length
+        called, length = self.called, self.recipe.data.length
         stream = self.make_stream(TEST, training=False)
         if self.task in NUMBERS:
             made = evaluate(model, stream, weighted_square)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from recurra.data.addition import made_sums
@@ -32,7 +31,7 @@ from recurra.models.search import Ending, Found, beam_search, draw
 from recurra.models.translate import CONTEXTS, Translation, Translator
 from recurra.recipes.base import Answer, Experiment, Model, Preset, Probe, Question, Recipe, check_whole
 from recurra.training.distributed import Ranks
-from recurra.training.evaluation import Score, Tally
+from recurra.training.evaluation import Score, evaluate_whole, judging
 from recurra.training.loop import Trainer, Training
 from recurra.training.matching import bleu, edit_distance, exact_match
 from recurra.training.objectives import batch_weights, weighted_nll
@@ -340,10 +339,7 @@ class Translate(Experiment[Translator]):
         )
         row = {"nats": made.nats, "exact match": exact_match(texts, targets), "edit distance": edits / len(part)}
         shared = bleu(texts, targets)
-        scores = {
-            f"{self.recipe.model.cell}-{self.recipe.model.hidden_size}": row
-            | ({} if shared is None else {"BLEU": shared})
-        }
+        scores = {self.called: row | ({} if shared is None else {"BLEU": shared})}
         if baselines:
             learned, valid, judged = (self._targets(each) for each in (self.pairs.train, self.pairs.valid, part))
             markov = best_markov(learned, valid, self.target_tokeniser.size)
@@ -364,30 +360,17 @@ def pair_loss(model: Translator, batch: PairBatch) -> Float[Tensor, ""]:
     return total
 
 
-@contextmanager
-def judging(model: nn.Module) -> Iterator[None]:
-    """Without dropout and without gradients; the model is left in its mode."""
-    training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        model.train(training)
-
-
 def evaluate_pairs(model: Translator, stream: Pairs, ranks: Ranks = Ranks()) -> Score:
     """One pass over pairs: nats per target symbol, the end of each among them."""
     device = model.output.weight.device
-    tally = Tally(weighted_nll)
-    with judging(model):
-        for batch in stream.one_pass():
-            assert isinstance(batch, PairBatch)
-            assert batch.lengths is not None
-            if len(batch.lengths):
-                read = (each.to(device) for each in (batch.source, batch.source_lengths, batch.inputs, batch.lengths))
-                tally.add(model(*read), batch)
-    return tally.score(ranks, device)
+
+    def say(batch: PairBatch) -> Tensor:
+        assert batch.lengths is not None
+        read = (batch.source, batch.source_lengths, batch.inputs, batch.lengths)
+        logits: Tensor = model(*(each.to(device) for each in read))
+        return logits
+
+    return evaluate_whole(model, stream, say, ranks)
 
 
 def choose_lengths(

@@ -20,7 +20,7 @@ from recurra.layers.tree import BY_POSITION, COMPOSITIONS, OF_CELLS
 from recurra.models.tree import MostFrequent, TreeClassifier
 from recurra.recipes.base import Answer, Experiment, Preset, Question, Recipe, check_whole
 from recurra.training.distributed import Ranks
-from recurra.training.evaluation import Score, Tally
+from recurra.training.evaluation import Score, Tally, judging
 from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import weighted_nll
 from recurra.types import setting
@@ -253,23 +253,20 @@ def nodes_by_level(forest: Forest) -> dict[str, Tensor]:
     return {"roots": forest.parents < 0} | named
 
 
-@torch.no_grad()
 def score_trees(
     model: nn.Module, stream: Trees, ranks: Ranks = Ranks(), groups: Groups | None = None
 ) -> dict[str, Score]:
     """One pass: the score of `all` labelled nodes, and of those of each group that has any. The model is left in its mode."""
-    training = model.training
-    model.eval()
     tallies = {"all": Tally(weighted_nll)}
-    for batch in _tree_batches(stream):
-        logits = model(batch.forest)[None]
-        tallies["all"].add(logits, batch)
-        for name, nodes in (groups(batch.forest) if groups is not None else {}).items():
-            assert batch.scored is not None
-            part = replace(batch, scored=batch.scored * nodes)
-            if part.tokens:
-                tallies.setdefault(name, Tally(weighted_nll)).add(logits, part)
-    model.train(training)
+    with judging(model):
+        for batch in _tree_batches(stream):
+            logits = model(batch.forest)[None]
+            tallies["all"].add(logits, batch)
+            for name, nodes in (groups(batch.forest) if groups is not None else {}).items():
+                assert batch.scored is not None
+                part = replace(batch, scored=batch.scored * nodes)
+                if part.tokens:
+                    tallies.setdefault(name, Tally(weighted_nll)).add(logits, part)
     device = next((each.device for each in model.parameters()), torch.device("cpu"))
     names = ["all", *sorted(tallies.keys() - {"all"}, key=lambda name: (len(name), name))]
     return {name: tallies[name].score(ranks, device) for name in names}

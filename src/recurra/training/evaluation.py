@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -64,7 +66,33 @@ class Tally:
         return Score(loss / max(1, steps), int(steps), None if math.isnan(hits) else hits / max(1, steps))
 
 
-@torch.no_grad()
+@contextmanager
+def judging(model: nn.Module) -> Iterator[None]:
+    """Without dropout and without gradients; the model is left in its mode."""
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(training)
+
+
+def evaluate_whole(
+    model: Any, stream: Stream, say: Callable[[Any], Tensor], ranks: Ranks = Ranks(), loss: Loss = weighted_nll
+) -> Score:
+    """One pass over batches that are read whole: pairs, cases, lines with a class. The model is left in its mode.
+
+    - `say`: what the model predicts for a batch. Each of several ranks gives its part, and gets the score of all.
+    """
+    tally = Tally(loss)
+    with judging(model):
+        for batch in stream.one_pass():
+            if len(batch.inputs):  # the last examples may be fewer than the ranks
+                tally.add(say(batch), batch)
+    return tally.score(ranks, model.output.weight.device)
+
+
 def evaluate(
     model: SequenceModel, stream: Stream | Iterable[Batch], loss: Loss = weighted_nll, ranks: Ranks = Ranks()
 ) -> Score:
@@ -72,43 +100,28 @@ def evaluate(
 
     Each of several ranks gives a stream of its own part, and gets the score of all.
     """
-    training = model.training
-    model.eval()
-    device = model.output.weight.device
     tally = Tally(loss)
-    state: State | None = None
-    for batch in stream.one_pass() if isinstance(stream, Stream) else stream:
-        state = None if batch.fresh else state
-        for piece in _pieces(batch):
-            lengths = None if piece.lengths is None else piece.lengths.to(device)
-            predicted, state = model(piece.inputs.to(device), state, lengths)
+    with judging(model):
+        for piece, predicted in _read(model, stream.one_pass() if isinstance(stream, Stream) else stream):
             tally.add(predicted, piece)
-    model.train(training)
-    return tally.score(ranks, device)
+    return tally.score(ranks, model.output.weight.device)
 
 
-@torch.no_grad()
 def log_probabilities(model: SequenceModel, stream: Stream, places: Stream) -> Float[Tensor, " N"]:
     """log P of every target, in the order of the data.
 
     `places` is a stream of the same shape over numbers: its targets say where each belongs, counted from 1.
     """
-    training = model.training
-    model.eval()
-    device = model.output.weight.device
     values: list[Tensor] = []
     found: list[Tensor] = []
-    state: State | None = None
-    for batch, place in zip(stream.one_pass(), places.one_pass(), strict=True):
-        state = None if batch.fresh else state
-        for piece, where in zip(_pieces(batch), _pieces(place), strict=True):
-            lengths = None if piece.lengths is None else piece.lengths.to(device)
-            predicted, state = model(piece.inputs.to(device), state, lengths)
-            logs = predicted.double().log_softmax(-1).gather(-1, piece.targets.to(device)[..., None])[..., 0].cpu()
+    with judging(model):
+        where = (piece.targets for place in places.one_pass() for piece in _pieces(place))
+        for (piece, predicted), numbers in zip(_read(model, stream.one_pass()), where, strict=True):
+            targets = piece.targets.to(predicted.device)
+            logs = predicted.double().log_softmax(-1).gather(-1, targets[..., None])[..., 0].cpu()
             counts = batch_weights(piece, "mean", torch.device("cpu"), torch.float32) > 0
             values.append(logs[counts])
-            found.append(where.targets[counts] - 1)
-    model.train(training)
+            found.append(numbers[counts] - 1)
     return torch.cat(values)[torch.cat(found).argsort()]
 
 
@@ -123,6 +136,18 @@ def mixed(first: Float[Tensor, " N"], second: Float[Tensor, " N"], share: float)
     if share == 0:
         return first
     return torch.logaddexp(first + math.log1p(-share), second + math.log(share))
+
+
+def _read(model: SequenceModel, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Tensor]]:
+    """What the model predicts, piece by piece; the state is carried until a batch is fresh."""
+    device = model.output.weight.device
+    state: State | None = None
+    for batch in batches:
+        state = None if batch.fresh else state
+        for piece in _pieces(batch):
+            lengths = None if piece.lengths is None else piece.lengths.to(device)
+            predicted, state = model(piece.inputs.to(device), state, lengths)
+            yield piece, predicted
 
 
 def _pieces(batch: Batch) -> Iterator[Batch]:

@@ -13,6 +13,7 @@ from recurra.data.batches import Batch
 from recurra.data.labelled_batches import LabelledSequences
 from recurra.models.labelling import Labeller
 from recurra.training.distributed import Ranks
+from recurra.training.evaluation import judging
 from recurra.types import Float, Int
 
 
@@ -85,12 +86,10 @@ def predict_labels(model: Labeller, stream: LabelledSequences) -> list[Float[Ten
 
 
 def _judged(model: Labeller, stream: LabelledSequences) -> Iterator[tuple[Tensor, Tensor]]:
-    training = model.training
-    model.eval()
-    for batch in stream.one_pass():
-        if len(batch.inputs):  # a rank may have none of the last rows
-            yield scored(model, batch)
-    model.train(training)
+    with judging(model):
+        for batch in stream.one_pass():
+            if len(batch.inputs):  # a rank may have none of the last rows
+                yield scored(model, batch)
 
 
 def most_frequent(seen: Int[Tensor, " C"], counts: Int[Tensor, "C C"]) -> Confusion:
