@@ -5,12 +5,12 @@ Each pass is an inline function for one vector of units of one lane; around it s
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from recurra.cells.graph import Node
 from recurra.engines.fused.stages import Pass, Place, Plan, Product, Program
+from recurra.engines.fused.writer import Writer, like_a_macro
 
 _FORMS = {
     "add": "({} + {})",
@@ -299,86 +299,32 @@ _FIELDS = ("tape", "bias", "workspace", "threads", "lengths", "gradient", "sums"
 
 def state_field(name: str) -> str:
     """What a state is called in the structures: its name, unless another field, a macro (`NAN`) or C++ has it."""
-    plain = name.isalnum() and not _like_a_macro(name) and name not in _RESERVED and name not in _FIELDS
+    plain = name.isalnum() and not like_a_macro(name) and name not in _RESERVED and name not in _FIELDS
     return name if plain else f"state_{name}"
 
 
-def _like_a_macro(name: str) -> bool:
-    return len(name) > 1 and name[1].isalpha() and name.isupper()
+class _Writer(Writer):
+    """Writes one pass in C++."""
 
-
-class _Writer:
-    """Writes one pass: a line for each value that has a name or is used twice; the rest inline."""
+    forms = _FORMS
 
     def __init__(self, emitter: _Emitter, index: int, each: Pass):
+        super().__init__(emitter.plan.lowered.names, _RESERVED)
         self.emitter, self.index, self.each = emitter, index, each
-        self.lines: list[str] = []
-        self.done: dict[Node, str] = {}
-        self.taken: set[str] = set(_RESERVED)
-        self.uses = self._count()
+        self.count(node for node, _ in each.stores)
 
-    def _count(self) -> Counter[Node]:
-        uses: Counter[Node] = Counter()
-        stack = [node for node, _ in self.each.stores]
-        while stack:
-            node = stack.pop()
-            uses[node] += 1
-            if uses[node] == 1 and self.emitter.program.find(node, self.index) is None:
-                stack.extend(node.arguments)
-        return uses
-
-    def value(self, node: Node) -> str:
-        if node in self.done:
-            return self.done[node]
-        if node.kind == "constant":
-            return f"all({_number(node.value)})"
+    def read(self, node: Node) -> str | None:
         place = self.emitter.program.find(node, self.index)
-        if place is not None:
-            text = self.emitter.read(node, place, self.each.products)
-            return self._named(node, text) if place.kind != "tile" or self.uses[node] > 1 else text
-        inner = [self.value(argument) for argument in node.arguments]
-        form = _FORMS.get(node.kind, node.kind + "({})".replace("{}", ", ".join(["{}"] * len(inner))))
-        text = form.format(*inner)
-        named = node in self.emitter.plan.lowered.names
-        return self._named(node, text) if named or self.uses[node] > 1 else text
+        return None if place is None else self.emitter.read(node, place, self.each.products)
 
-    def _named(self, node: Node, text: str) -> str:
-        wish = self.emitter.plan.lowered.names.get(node, "").replace("'", "_next")
-        prefixes = {"drive": "x_", "adjoint": "d_", "product": "u_", "back": "back_", "parameter": "", "noise": ""}
-        if not wish and node.kind in prefixes:
-            wish = prefixes[node.kind] + node.name
-        if not wish and node.kind == "state":
-            wish = f"{node.name}_{node.delay}"
-        if _like_a_macro(wish) or wish.startswith("tile_"):
-            wish = f"v_{wish}"
-        name, k = wish or "v1", 1
-        while name in self.taken:
-            k += 1
-            name = f"{wish}_{k}" if wish else f"v{k}"
-        self.taken.add(name)
-        kind = "mask" if node.is_condition else "vec"
-        self.lines.append(f"    const {kind} {name} = {_unwrapped(text)};")
-        self.done[node] = name
-        return name
+    def number(self, value: float) -> str:
+        if value != value or value in (float("inf"), float("-inf")):
+            limit = "quiet_NaN" if value != value else "infinity"
+            return f"all({'-' if value < 0 else ''}std::numeric_limits<real>::{limit}())"
+        return f"all(real({value!r}))"
 
-
-def _unwrapped(text: str) -> str:
-    """Without the outermost brackets, if they enclose everything."""
-    if not text.startswith("("):
-        return text
-    depth = 0
-    for place, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if depth == 0:
-            return text[1:-1] if place == len(text) - 1 else text
-    return text
-
-
-def _number(value: float) -> str:
-    if value != value or value in (float("inf"), float("-inf")):
-        limit = "quiet_NaN" if value != value else "infinity"
-        return f"{'-' if value < 0 else ''}std::numeric_limits<real>::{limit}()"
-    return f"real({value!r})"
+    def line(self, node: Node, name: str, text: str) -> str:
+        return f"    const {'mask' if node.is_condition else 'vec'} {name} = {text};"
 
 
 class _Forward(_Emitter):

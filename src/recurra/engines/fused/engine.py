@@ -16,6 +16,7 @@ from recurra.engines.fused.build import find_compiler
 from recurra.engines.fused.kernels import Kernel, kernel
 from recurra.engines.fused.memory import Buffer
 from recurra.engines.fused.products import REALS, gather, threads_for, times, with_contiguous_rows
+from recurra.engines.fused.sequence import final_values, recurrent_gradient
 from recurra.engines.protocol import YES, Answer, Run, Weights, no
 from recurra.errors import EngineError
 from recurra.types import Float, Int, Shape
@@ -127,7 +128,7 @@ class _Sequence(torch.autograd.Function):
         ctx.save_for_backward(x, W, b, U, tape, *units, *states)
         ctx.set_materialize_grads(False)
         sequences = [state[-T:] for state in (states if task.record else states[:1])]
-        return (*sequences, *(_final(state, T, task.lengths) for state in states))
+        return (*sequences, *(final_values(state, T, task.lengths) for state in states))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -173,44 +174,10 @@ class _Sequence(torch.autograd.Function):
             times(drives, W, dx, transposed=False)
         dW = gather(drives, x) if wanted[1] else None
         db = torch.cat([totals["bias", name] for name in graph.drives]) if wanted[2] and graph.drives else None
-        dU = _recurrent_gradient(made, gradient, states, computed, U) if wanted[3] else None
+        dU = recurrent_gradient(made.plan, gradient, states, computed, U, gather) if wanted[3] else None
         return (None, dx, dW, db, dU, *(totals["parameter", name] for name in task.units), *first)
 
 
 def _named(made: Kernel, values: Iterable[Any], suffix: str) -> dict[str, Any]:
     """One value for each state, under the names that the kernel's structure has for them."""
     return {name + suffix: value for name, value in zip(made.states, values, strict=True)}
-
-
-def _final(state: Tensor, T: int, lengths: Tensor | None) -> Tensor:
-    """The last K values of a state: those before the true end of each sequence."""
-    K = len(state) - T
-    if lengths is None:
-        return state[T:].clone()
-    rows = lengths[None, :] + torch.arange(K)[:, None]
-    return state.gather(0, rows[:, :, None].expand(-1, -1, state.shape[-1]))
-
-
-def _recurrent_gradient(
-    made: Kernel, gradient: Tensor, states: list[Tensor], computed: dict[int, Tensor], U: Tensor
-) -> Tensor:
-    """∂L/∂U: for each group one large product over all of time."""
-    plan, graph, H = made.plan, made.plan.graph, U.shape[1]
-    T = len(gradient)
-    by_name = {state.name: (state.depth, value) for state, value in zip(graph.states, states, strict=True)}
-    total = torch.zeros_like(U)
-    for group, place, number in zip(plan.groups, plan.places, plan.arguments, strict=True):
-        if number is not None:
-            argument = computed[number]
-        else:
-            depth, value = by_name[group.argument.name]
-            start = depth - group.argument.delay
-            argument = value[start : start + T]
-        adjoint = gradient[:, :, place * H : (place + len(group.names)) * H]
-        part = gather(adjoint, argument)
-        if len(plan.groups) == 1 and group.names == graph.matrices:
-            return part
-        for k, name in enumerate(group.names):
-            row = graph.matrices.index(name) * H
-            total[row : row + H] += part[k * H : (k + 1) * H]
-    return total

@@ -1,0 +1,219 @@
+"""The generated Triton kernels, loaded and run: all steps of a sequence in one launch forward and one backward."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recurra.cells.graph import Graph, block
+from recurra.engines.fused.build import cache_folder
+from recurra.engines.fused.products import with_contiguous_rows
+from recurra.engines.fused.sequence import final_values, recurrent_gradient
+from recurra.engines.fused.stages import Plan, plan
+from recurra.engines.fused.tiles import choose_tiles
+from recurra.engines.fused.triton import TYPES, Source, Tiles, emit_backward, emit_forward, padded, state_argument
+from recurra.errors import EngineError
+
+STORED = {getattr(torch, name): name for name in TYPES}
+"""The dtypes in which sequences are stored; sums and states are always float32."""
+_BITS = {torch.bfloat16: torch.uint16, torch.float16: torch.uint16, torch.float32: torch.uint32}
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What a run has besides tensors with gradients."""
+
+    graph: Graph
+    units: tuple[str, ...]
+    masks: dict[str, Tensor]
+    lengths: Tensor | None
+    record: bool
+    dtype: torch.dtype
+    tiles: tuple[Tiles, Tiles] | None = None  # forward and backward; None: chosen by size
+
+    @property
+    def plan(self) -> Plan:
+        return plan(self.graph)
+
+    def cut(self, B: int, H: int, device: torch.device) -> tuple[Tiles, Tiles]:
+        return self.tiles or choose_tiles(self.plan, B, H, self.dtype.itemsize, device)
+
+    def common(self, T: int, B: int) -> dict[str, Any]:
+        arguments: dict[str, Any] = {"T": T, "B": B, "lengths": self.lengths}
+        for name, mask in self.masks.items():
+            arguments[f"n_{name}"] = mask
+            arguments[f"n_{name}_step"] = mask.stride(0) if mask.shape[0] > 1 else 0
+            arguments[f"n_{name}_lane"] = mask.stride(1) if mask.shape[1] > 1 else 0
+        return arguments
+
+
+@lru_cache(maxsize=512)
+def load(source: str, function: str) -> Any:
+    """The function of a generated module. Triton reads the source again when it compiles, so it lies in a file."""
+    name = f"recurra_{hashlib.sha256(source.encode()).hexdigest()[:24]}"
+    path = cache_folder() / f"{name}.py"
+    if not path.exists() or path.read_text() != source:
+        _write_whole(path, source)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, function)
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """In one move, so that processes may write the same file at once."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            made = Path(folder) / path.name
+            made.write_text(text)
+            made.replace(path)
+    except OSError as error:
+        raise EngineError(
+            f"a kernel cannot be kept in {path.parent}: {error.strerror}. Set RECURRA_CACHE to a writable folder."
+        ) from error
+
+
+@lru_cache(maxsize=512)
+def emitted(graph: Graph, function: str, tiles: Tiles, dtype: str, precision: str) -> Source:
+    write = emit_forward if function == "forward" else emit_backward
+    return write(plan(graph), tiles, dtype, precision)
+
+
+def call(task: Task, function: str, tiles: Tiles, arguments: dict[str, Any]) -> None:
+    # three products in tf32 make one that is as exact as float32
+    precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "tf32x3"
+    source = emitted(task.graph, function, tiles, STORED[task.dtype], precision if task.dtype.itemsize == 4 else "ieee")
+    kernel = load(source.text, function)
+    grid = (tiles.programs, -(-arguments["B"] // tiles.lanes))
+    together = {"launch_cooperative_grid": True} if tiles.programs > 1 and not tiles.alone else {}
+    values = [arguments[name] for name in source.arguments]
+    kernel[grid](*values, num_warps=tiles.warps, num_stages=1, **together)
+
+
+def unwritten(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Memory in which every number is the one that stands for "not there yet"."""
+    whole = torch.int16 if dtype.itemsize == 2 else torch.int32
+    return torch.full(shape, -1, dtype=whole, device=device).view(dtype)
+
+
+def bits(tensor: Tensor) -> Tensor:
+    return tensor.view(_BITS[tensor.dtype])
+
+
+class Sequence(torch.autograd.Function):
+    """All steps at once. Inputs after the task: x, W, b, U, per-unit parameters, initial states."""
+
+    @staticmethod
+    def forward(ctx: Any, task: Task, *tensors: Tensor) -> tuple[Tensor, ...]:
+        x, W, b, U, *rest = tensors
+        units, initial = [each.contiguous() for each in rest[: len(task.units)]], rest[len(task.units) :]
+        made, graph = task.plan, task.graph
+        (T, B, D), H, G = x.shape, U.shape[1], len(graph.drives)
+        tiles, _ = task.cut(B, H, x.device)
+
+        stored = x.to(task.dtype).reshape(T * B, D)
+        tape = torch.empty(T, B, made.slots * H, dtype=task.dtype, device=x.device)
+        tape.view(T * B, -1)[:, : G * H] = stored @ W.to(task.dtype).t()
+        states = []
+        for first in initial:
+            state = unwritten(len(first) + T, B, H, dtype=task.dtype, device=x.device)
+            state[: len(first)] = first
+            states.append(state)
+        arguments = task.common(T, B) | {"tape": tape, "bias": b.contiguous()}
+        arguments |= _named(graph, (bits(state) for state in states))
+        arguments |= {f"p_{name}": value for name, value in zip(task.units, units, strict=True)}
+        for k, group in enumerate(made.groups):
+            arguments[f"weights_{k}"] = _side_by_side(block(U, graph.matrices, group.names, H), tiles, task.dtype)
+        arguments |= {
+            f"rows_{k}": bits(unwritten(T, B, H, dtype=task.dtype, device=x.device)) for k in range(made.forward.rows)
+        }
+        arguments["means"] = _means(made.forward.means, T, B, tiles, x.device)
+        call(task, "forward", tiles, arguments)
+
+        ctx.task, ctx.sizes, ctx.dtypes = task, (T, B, H), [tensor.dtype for tensor in tensors]
+        ctx.save_for_backward(stored, W, b, U, tape, *units, *states)
+        ctx.set_materialize_grads(False)
+        sequences = [state[-T:] for state in (states if task.record else states[:1])]
+        return (*sequences, *(final_values(state, T, task.lengths) for state in states))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise EngineError(
+                "engine 'fused' has no second derivatives (create_graph=True). Use engine='eager' for them."
+            )
+        task: Task = ctx.task
+        T, B, H = ctx.sizes
+        made, graph = task.plan, task.graph
+        x, W, b, U, tape, *rest = ctx.saved_tensors
+        units, states = rest[: len(task.units)], rest[len(task.units) :]
+        S, device = len(states), x.device
+        _, tiles = task.cut(B, H, device)
+        given = list(grads[:S]) if task.record else [grads[0], *[None] * (S - 1)]
+        arriving = [None if grad is None else with_contiguous_rows(grad) for grad in given]
+        final = [None if grad is None else grad.contiguous() for grad in grads[len(grads) - S :]]
+
+        gradient = unwritten(T, B, made.gradients * H, dtype=task.dtype, device=device)
+        sums = torch.empty(-(-B // tiles.lanes), len(made.accumulated), H, device=device)
+        first = [torch.empty(len(state) - T, B, H, device=device) for state in states]
+        arguments = task.common(T, B) | {"tape": tape, "bias": b.contiguous()}
+        arguments |= {
+            "gradient": bits(gradient),
+            "sums": sums,
+            "means": _means(made.backward.means, T, B, tiles, device),
+        }
+        arguments |= _named(graph, states) | _named(graph, first, "_initial") | _named(graph, final, "_final")
+        arguments |= _named(graph, arriving, "_arriving")
+        arguments |= _named(graph, (0 if each is None else each.stride(0) for each in arriving), "_arriving_step")
+        arguments |= _named(graph, (0 if each is None else each.stride(1) for each in arriving), "_arriving_lane")
+        arguments |= {f"p_{name}": value for name, value in zip(task.units, units, strict=True)}
+        for k, group in enumerate(made.groups):
+            arguments[f"weights_{k}"] = block(U, graph.matrices, group.names, H).to(task.dtype).contiguous()
+        computed = {k: torch.empty(T, B, H, dtype=task.dtype, device=device) for k in made.arguments if k is not None}
+        arguments |= {f"argument_{k}": value for k, value in computed.items()}
+        call(task, "backward", tiles, arguments)
+
+        wanted = ctx.needs_input_grad[1:]
+        drives = gradient.view(T * B, -1)[:, : len(graph.drives) * H]
+        totals = dict(zip(made.accumulated, sums.sum(0), strict=True))
+        dx = (drives @ W.to(task.dtype)).view(T, B, -1) if wanted[0] else None
+        dW = drives.t() @ x if wanted[1] else None
+        db = torch.cat([totals["bias", name] for name in graph.drives]) if wanted[2] and graph.drives else None
+        dU = recurrent_gradient(made, gradient, states, computed, U, _gather) if wanted[3] else None
+        results = [dx, dW, db, dU, *(totals["parameter", name] for name in task.units), *first]
+        return (None, *(None if g is None else g.to(dtype) for g, dtype in zip(results, ctx.dtypes, strict=True)))
+
+
+def _named(graph: Graph, values: Iterable[Any], suffix: str = "") -> dict[str, Any]:
+    return {state_argument(state.name) + suffix: value for state, value in zip(graph.states, values, strict=True)}
+
+
+def _side_by_side(U: Tensor, tiles: Tiles, dtype: torch.dtype) -> Tensor:
+    """Recurrent weights by input, unit and output, the outputs of one unit side by side, padded with zeros."""
+    H = U.shape[1]
+    G = len(U) // H
+    packed = torch.zeros(H, tiles.programs * tiles.units, padded(G), dtype=dtype, device=U.device)
+    packed[:, :H, :G] = U.view(G, H, H).permute(2, 1, 0)
+    return packed
+
+
+def _means(count: int, T: int, B: int, tiles: Tiles, device: torch.device) -> Tensor | None:
+    if count == 0 or tiles.alone:
+        return None
+    return bits(unwritten(T, count, tiles.programs, B, dtype=torch.float32, device=device))
+
+
+def _gather(left: Tensor, right: Tensor) -> Tensor:
+    """leftᵀ · right, summed over all steps and lanes."""
+    return left.flatten(0, 1).t() @ right.flatten(0, 1)

@@ -1,0 +1,48 @@
+"""What the fused engine does with a whole sequence on any device, before and after its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from recurra.engines.fused.stages import Plan
+
+
+def final_values(state: Tensor, T: int, lengths: Tensor | None) -> Tensor:
+    """The last K values of a state: those before the true end of each sequence."""
+    K = len(state) - T
+    if lengths is None:
+        return state[T:].clone()
+    rows = lengths[None, :] + torch.arange(K, device=lengths.device)[:, None]
+    return state.gather(0, rows[:, :, None].expand(-1, -1, state.shape[-1]))
+
+
+def recurrent_gradient(
+    plan: Plan,
+    gradient: Tensor,
+    states: Sequence[Tensor],
+    computed: Mapping[int, Tensor],
+    U: Tensor,
+    gather: Callable[[Tensor, Tensor], Tensor],
+) -> Tensor:
+    """∂L/∂U: for each group one large product over all of time."""
+    graph, H, T = plan.graph, U.shape[1], len(gradient)
+    by_name = {state.name: (state.depth, value) for state, value in zip(graph.states, states, strict=True)}
+    total = torch.zeros_like(U)
+    for group, place, number in zip(plan.groups, plan.places, plan.arguments, strict=True):
+        if number is not None:
+            argument = computed[number]
+        else:
+            depth, value = by_name[group.argument.name]
+            start = depth - group.argument.delay
+            argument = value[start : start + T]
+        adjoint = gradient[:, :, place * H : (place + len(group.names)) * H]
+        part = gather(adjoint, argument)
+        if len(plan.groups) == 1 and group.names == graph.matrices:
+            return part
+        for k, name in enumerate(group.names):
+            row = graph.matrices.index(name) * H
+            total[row : row + H] += part[k * H : (k + 1) * H]
+    return total

@@ -1,0 +1,596 @@
+"""A plan written in Triton: one `forward` and one `backward` for the whole sequence, readable beside the equations.
+
+A program owns some units of some lanes and keeps their slice of the recurrent weights on chip. What a product reads is a
+whole row of units: where one program owns all of them it has the row in registers, otherwise each program stores its part
+and waits for the others' (`triton_runtime`). Elementwise values stay in registers for the whole step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from recurra.cells.graph import Node
+from recurra.engines.fused.stages import Place, Plan, Product, Program
+from recurra.engines.fused.writer import Writer
+
+_FORMS = {
+    "add": "({} + {})",
+    "subtract": "({} - {})",
+    "multiply": "({} * {})",
+    "divide": "({} / {})",
+    "negate": "(-{})",
+    "less": "({} < {})",
+    "less_equal": "({} <= {})",
+    "equal": "({} == {})",
+    "and": "({} & {})",
+    "or": "({} | {})",
+    "not": "({} == 0)",
+    "where": "tl.where({}, {}, {})",
+    "abs": "absolute({})",
+}
+_FUNCTIONS = "absolute clamp cos erf exp floor log maximum minimum peek power put relu remainder sigmoid sign sin softplus sqrt tanh wait"
+_RESERVED = frozenset(
+    f"""
+    {_FUNCTIONS} T B H LANES UNITS CHUNK P lanes units lane unit here own inputs near t step i ends alive zero triton tl tape
+    gradient lengths bias sums means
+    False None True and as assert async await break class continue def del elif else except finally for from global if import
+    in is lambda nonlocal not or pass raise return try while with yield
+    """.split()
+)
+TYPES = {"bfloat16": ("tl.bfloat16", 16), "float16": ("tl.float16", 16), "float32": ("tl.float32", 32)}
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How a run is cut into programs.
+
+    - `units`, `lanes`: what one program owns; powers of two. `alone`: it owns whole rows and waits for nobody.
+    - `chunk`: how much of a row a product reads at once. `resident`: the weights stay on chip from step to step;
+      otherwise they are read again, from the second-level cache where they fit.
+    """
+
+    H: int
+    lanes: int
+    units: int
+    chunk: int
+    alone: bool = False
+    resident: bool = True
+    warps: int = 4
+
+    @property
+    def programs(self) -> int:
+        """That share the units."""
+        return -(-self.H // self.units)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Generated code with the names of the arguments of its function."""
+
+    text: str
+    arguments: tuple[str, ...]
+
+
+def emit_forward(plan: Plan, tiles: Tiles, dtype: str, precision: str) -> Source:
+    return _Forward(plan, tiles, dtype, precision).source()
+
+
+def emit_backward(plan: Plan, tiles: Tiles, dtype: str, precision: str) -> Source:
+    return _Backward(plan, tiles, dtype, precision).source()
+
+
+def padded(outputs: int) -> int:
+    """The outputs of a product lie side by side in memory, a power of two of them."""
+    return 1 << (outputs - 1).bit_length()
+
+
+class _Writer(Writer):
+    """Writes a whole step: what an earlier pass computed is still in registers."""
+
+    forms = _FORMS
+
+    def __init__(self, kernel: _Kernel):
+        super().__init__(kernel.plan.lowered.names, _RESERVED | set(kernel.arguments))
+        self.kernel, self.index = kernel, 0
+
+    def read(self, node: Node) -> str | None:
+        return self.kernel.read(node, self.index)
+
+    def number(self, value: float) -> str:
+        if value != value or value in (float("inf"), float("-inf")):
+            return f'float("{value}")'
+        return repr(value)
+
+    def line(self, node: Node, name: str, text: str) -> str:
+        return f"{name} = {text}"
+
+
+class _Kernel:
+    """What forward and backward have in common."""
+
+    name: str
+    program: Program
+
+    def __init__(self, plan: Plan, tiles: Tiles, dtype: str, precision: str):
+        self.plan, self.graph, self.tiles = plan, plan.graph, tiles
+        self.type, width = TYPES[dtype]
+        self.bits, self.unwritten, self.precision = f"tl.uint{width}", hex(2**width - 1), precision
+        self.arguments = ["T", "B", "lengths", "tape"]
+        self.arguments += [state_argument(state.name) for state in self.graph.states]
+        if self.graph.drives:
+            self.arguments.append("bias")
+        self.arguments += [f"p_{name}" for name in self.graph.parameters]
+        for name in self.graph.noises:
+            self.arguments += [f"n_{name}", f"n_{name}_step", f"n_{name}_lane"]
+        self.arguments += [f"weights_{k}" for k in range(len(plan.groups))]
+        self.ahead: dict[str, str] = {}  # loads of this step's numbers, made one step ahead: name → address at step `t`
+        self.tiles_of: dict[tuple[int, int], str] = {}
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def early(self, name: str, address: str) -> str:
+        """A number of this step that was there before the kernel began: loaded while the step before is computed."""
+        self.ahead[name] = address
+        return name
+
+    def read(self, node: Node, index: int) -> str | None:
+        place = self.program.find(node, index)
+        if place is None:
+            return None
+        match place.kind:
+            case "tape":
+                loaded = self.early(
+                    f"tape_{place.number}",
+                    f"tape + (step * B + lane) * {self.plan.slots * self.tiles.H} + {place.number * self.tiles.H} + unit",
+                )
+                return f"({loaded} + bias_{self.graph.drives.index(node.name)})" if node.kind == "drive" else loaded
+            case "parameter":
+                return f"parameter_{place.name}"
+            case "noise":
+                return self.early(
+                    f"noise_{place.name}",
+                    f"n_{place.name} + step * n_{place.name}_step + lane * n_{place.name}_lane + unit",
+                )
+            case "tile":
+                return self.tiles_of[place.number, place.part] if (place.number, place.part) in self.tiles_of else ""
+            case "mean":
+                return f"mean_{place.number}"
+        return self.read_other(node, place)
+
+    def read_other(self, node: Node, place: Place) -> str | None:
+        raise NotImplementedError
+
+    # -- products ----------------------------------------------------------------------------------------------------
+
+    def row(self, source: Place) -> tuple[str, int]:
+        """The address of the first number of the row that a product reads, at `lane`, and the distance between lanes."""
+        raise NotImplementedError
+
+    def columns(self, product: Product) -> int:
+        """How many outputs for each unit lie side by side in the weights."""
+        return padded(len(product.nodes))
+
+    def depth(self, product: Product) -> int:
+        return self.tiles.H if product.nodes[0].kind == "product" else product.blocks * self.tiles.H
+
+    def parts(self, product: Product) -> tuple[int, int, range]:
+        """Each warp takes a part of the inputs: its size, and the size and numbers of the chunks in which it is read."""
+        size = -(-self.depth(product) // self.tiles.warps // 16) * 16
+        even = size & -size
+        chunk = even if even >= 64 or even == size else min(padded(size), 128)
+        return size, chunk, range(-(-size // chunk))
+
+    def load_weights(self, product: Product) -> list[str]:
+        """Before the loop: the slice of these units."""
+        number, G, H = product.number, self.columns(product), self.tiles.H
+        lines = []
+        if self.tiles.alone:
+            inner = "tl.arange(0, UNITS)[:, None]"
+            for b in range(product.blocks if product.nodes[0].kind == "back" else len(product.nodes)):
+                at = (
+                    f"{inner} * {self.tiles.units * G} + {b} + unit * {G}"
+                    if product.nodes[0].kind == "product"
+                    else f"({b * H} + {inner}) * H + unit"
+                )
+                lines.append(
+                    f"w_{number}_{b} = tl.load(weights_{number} + {at}, mask=({inner} < H) & (unit < H), other=0.0)"
+                )
+            return lines
+        lines.append(f"columns_{number} = tl.program_id(0) * UNITS * {G} + tl.arange(0, UNITS * {G})")
+        if self.tiles.resident:
+            size, chunk, numbers = self.parts(product)
+            lines.append(f"part_{number} = tl.arange(0, {self.tiles.warps})[:, None] * {size}")
+            for k in numbers:
+                lines += [
+                    f"within_{number}_{k} = {k * chunk} + tl.arange(0, {chunk})[None, :]",
+                    f"input_{number}_{k} = part_{number} + within_{number}_{k}",
+                    f"exists_{number}_{k} = (within_{number}_{k} < {size}) & (input_{number}_{k} < {self.depth(product)})",
+                    f"w_{number}_{k} = {self.weights(product, f'input_{number}_{k}', f'exists_{number}_{k}')}",
+                ]
+        return lines
+
+    def weights(self, product: Product, inputs: str, exists: str) -> str:
+        """Loads the weights of these inputs, and of the program's columns."""
+        number, H = product.number, self.tiles.H
+        width = self.tiles.programs * self.tiles.units * self.columns(product)
+        mask = f"tl.expand_dims({exists}, -1)"
+        if product.nodes[0].kind == "back":
+            width, mask = H, f"{mask} & (columns_{number} < H)"
+        return f"tl.load(weights_{number} + tl.expand_dims({inputs}, -1) * {width} + columns_{number}, mask={mask}, other=0.0)"
+
+    def multiply(self, product: Product, writer: _Writer) -> list[str]:
+        """The product's outputs for these units, as `tile_…` variables."""
+        number = product.number
+        if self.tiles.alone:
+            return self.multiply_alone(product, writer)
+        row, distance = self.row(product.source)
+        total = f"sum_{number}"
+        precise = f"input_precision='{self.precision}'"
+        lines = [f"row_{number} = {row} + lane * {distance}"]
+        if self.tiles.resident:
+            _, _, chunks = self.parts(product)
+            reads = [
+                f"row_{number}_{k} = peek(row_{number}[None] + input_{number}_{k}[:, None], near[None] & exists_{number}_{k}[:, None])"
+                for k in chunks
+            ]
+            newest = f"row_{number}_0"
+            for k in chunks[1:]:
+                newest = f"tl.maximum({newest}, row_{number}_{k})"
+            lines += [*reads, f"while tl.max({newest}) == {self.unwritten}:", *(f"    {read}" for read in reads)]
+            for k in chunks:
+                dot = f"tl.dot(row_{number}_{k}.to({self.type}, bitcast=True), w_{number}_{k}, {precise})"
+                lines.append(f"parts_{number} = {dot}" if k == 0 else f"parts_{number} += {dot}")
+            lines.append(f"{total} = tl.sum(parts_{number}, 0)")
+        else:
+            chunk, depth = self.tiles.chunk, self.depth(product)
+            lines += [
+                f"{total} = tl.zeros((LANES, UNITS * {self.columns(product)}), tl.float32)",
+                f"for first in range(0, {depth}, {chunk}):",
+                f"    inner = first + tl.arange(0, {chunk})",
+                f"    piece = wait(row_{number} + inner, near & (inner < {depth}), {self.unwritten})",
+                f"    w = {self.weights(product, 'inner', f'(inner < {depth})')}",
+                f"    {total} = tl.dot(piece.to({self.type}, bitcast=True), w, {total}, {precise})",
+            ]
+        return [*lines, *self.take_apart(product, total)]
+
+    def multiply_alone(self, product: Product, writer: _Writer) -> list[str]:
+        number, lines = product.number, []
+        if product.nodes[0].kind == "product":
+            argument = writer.value(product.nodes[0].arguments[0])
+            lines.append(f"row_{number} = tl.where(unit < H, zero + {argument}, 0.0).to({self.type})")
+            for g in range(len(product.nodes)):
+                self.tiles_of[number, g] = f"tile_{number}_{g}"
+                dot = f"tl.dot(row_{number}, w_{number}_{g}, input_precision='{self.precision}')"
+                lines.append(f"tile_{number}_{g} = {dot}")
+            return lines
+        self.tiles_of[number, 0] = f"tile_{number}_0"
+        for b, argument in enumerate(product.nodes[0].arguments):
+            dot = f"tl.dot((zero + {self.masked(writer.value(argument))}).to({self.type}), w_{number}_{b}, "
+            dot += f"input_precision='{self.precision}')"
+            lines.append(f"tile_{number}_0 = {dot if b == 0 else f'tile_{number}_0 + {dot}'}")
+        return lines
+
+    def masked(self, value: str) -> str:
+        return value
+
+    def take_apart(self, product: Product, total: str) -> list[str]:
+        """Outputs of one unit lie side by side: halve and halve again."""
+        number, G = product.number, self.columns(product)
+        if G == 1:
+            self.tiles_of[number, 0] = total
+            return []
+        halves = G.bit_length() - 1
+        shape = ", ".join(["LANES", "UNITS", *["2"] * halves])
+        lines, parts = [f"{total} = tl.reshape({total}, ({shape}))"], {"": total}
+        for _ in range(halves):  # the last axis is the lowest bit of the number
+            new = {}
+            for low, value in parts.items():
+                zero, one = f"tile_{number}_0{low}", f"tile_{number}_1{low}"
+                lines.append(f"{zero}, {one} = tl.split({value})")
+                new |= {f"0{low}": zero, f"1{low}": one}
+            parts = new
+        for low, value in parts.items():
+            self.tiles_of[number, int(low, 2)] = value
+        return lines
+
+    # -- means -------------------------------------------------------------------------------------------------------
+
+    def put_mean(self, number: int, value: str) -> list[str]:
+        whole = f"tl.sum(tl.where(unit < H, zero + {value}, 0.0), 1)"
+        if self.tiles.alone:
+            return [f"mean_{number} = ({whole} / H)[:, None]"]
+        P = self.tiles.programs
+        at = f"means + ((step * {self.program.means} + {number}) * {P} + {{}}) * B + {{}}"
+        others = f"tl.arange(0, {padded(P)})[:, None]"
+        parts = f"wait({at.format(others, 'lanes[None, :]')}, ({others} < {P}) & (lanes < B)[None, :], 0xffffffff)"
+        return [
+            f"put({at.format('tl.program_id(0)', 'lanes')}, {whole}, lanes < B, tl.float32, 0xffffffff)",
+            f"mean_{number} = (tl.sum({parts}.to(tl.float32, bitcast=True), 0) / H)[:, None]",
+        ]
+
+    # -- the kernel --------------------------------------------------------------------------------------------------
+
+    def head(self) -> list[str]:
+        return [
+            f'"""{self.graph.name}, {self.name}, generated from its equations:',
+            "",
+            *(f"    {line}" for line in self.graph.equations()),
+            '"""',
+            "",
+            "import triton",
+            "import triton.language as tl",
+            "",
+            "from recurra.engines.fused.triton_runtime import (",
+            *(f"    {name}," for name in _FUNCTIONS.split()),
+            ")",
+            "",
+            f"H = tl.constexpr({self.tiles.H})",
+            f"LANES = tl.constexpr({self.tiles.lanes})",
+            f"UNITS = tl.constexpr({self.tiles.units})",
+            "",
+            "",
+            "@triton.jit",
+            f"def {self.name}({', '.join(self.arguments)}):",
+        ]
+
+    def opening(self) -> list[str]:
+        """What stays the same from step to step."""
+        lines = [
+            "lanes = tl.program_id(1) * LANES + tl.arange(0, LANES)",
+            "units = tl.program_id(0) * UNITS + tl.arange(0, UNITS)",
+            "lane, unit = lanes.to(tl.int64)[:, None], units[None, :]",
+            "near = (lanes < B)[:, None]",
+            "here = near & (unit < H)",
+            "zero = tl.zeros((LANES, UNITS), tl.float32)",
+        ]
+        for k, _ in enumerate(self.graph.drives):
+            lines.append(f"bias_{k} = tl.load(bias + {k} * H + unit, mask=unit < H, other=0.0).to(tl.float32)")
+        for name in self.graph.parameters:
+            lines.append(f"parameter_{name} = tl.load(p_{name} + unit, mask=unit < H, other=0.0).to(tl.float32)")
+        for each in self.program.passes:
+            for product in each.products:
+                lines += self.load_weights(product)
+        return lines
+
+    def step(self) -> tuple[list[str], list[str]]:
+        """The lines of one step, and the loads of what it reads, at `step`."""
+        writer = _Writer(self)
+        for k, each in enumerate(self.program.passes):
+            writer.index = k
+            writer.count(node for node, _ in each.stores)
+        writer.uses.update(
+            {n: 2 for each in self.program.passes for node, _ in each.stores for n in [node] if n.kind != "constant"}
+        )
+        for k, each in enumerate(self.program.passes):
+            writer.index = k
+            for product in each.products:
+                lines = self.multiply(product, writer)
+                writer.lines += lines
+            for node, place in each.stores:
+                writer.lines += self.store(place, writer.value(node), node)
+        return writer.lines, self.loads()
+
+    def loads(self) -> list[str]:
+        return [
+            f"ahead_{name} = tl.load({address}, mask=here, other=0.0).to(tl.float32)"
+            for name, address in self.ahead.items()
+        ]
+
+    def store(self, place: Place, value: str, node: Node) -> list[str]:
+        raise NotImplementedError
+
+
+def state_argument(name: str) -> str:
+    return f"s_{name}"
+
+
+def _indent(lines: Iterable[str], by: int) -> list[str]:
+    return [" " * by + line for line in lines]
+
+
+class _Forward(_Kernel):
+    name = "forward"
+
+    def __init__(self, plan: Plan, tiles: Tiles, dtype: str, precision: str):
+        super().__init__(plan, tiles, dtype, precision)
+        self.program = plan.forward
+        self.rows = sorted(
+            {p.source.number for each in self.program.passes for p in each.products if p.source.kind == "row"}
+        )
+        if not tiles.alone:
+            self.arguments += [f"rows_{k}" for k in self.rows]
+            if self.program.means:
+                self.arguments.append("means")
+
+    def depth_of_state(self, name: str) -> int:
+        return next(state.depth for state in self.graph.states if state.name == name)
+
+    def read_other(self, node: Node, place: Place) -> str | None:
+        if place.kind == "state":
+            if place.number == 1:
+                return f"last_{place.name}"
+            back = self.depth_of_state(place.name) - place.number
+            at = f"{state_argument(place.name)} + ((step + {back}) * B + lane) * H + unit"
+            return f"wait({at}, here, {self.unwritten}).to({self.type}, bitcast=True).to(tl.float32)"
+        return None  # computed earlier in the step: still in registers
+
+    def row(self, source: Place) -> tuple[str, int]:
+        H = self.tiles.H
+        if source.kind == "state":
+            back = self.depth_of_state(source.name) - source.number
+            return f"{state_argument(source.name)} + (step + {back}) * B * H", H
+        return f"rows_{source.number} + step * B * H", H
+
+    def store(self, place: Place, value: str, node: Node) -> list[str]:
+        match place.kind:
+            case "mean":
+                return self.put_mean(place.number, value)
+            case "row":
+                if self.tiles.alone or place.number not in self.rows:
+                    return []
+                at = f"rows_{place.number} + (step * B + lane) * H + unit"
+                return [f"put({at}, zero + {value}, here, {self.type}, {self.unwritten})"]
+            case "next":
+                at = (
+                    f"{state_argument(place.name)} + ((step + {self.depth_of_state(place.name)}) * B + lane) * H + unit"
+                )
+                return [
+                    f"next_{place.name} = zero + {value}",
+                    f"put({at}, next_{place.name}, here, {self.type}, {self.unwritten})",
+                ]
+            case "tape":
+                at = f"tape + (step * B + lane) * {self.plan.slots * self.tiles.H} + {place.number * self.tiles.H} + unit"
+                return [f"tl.store({at}, zero + {value}, mask=here)"]
+        raise AssertionError(place)
+
+    def source(self) -> Source:
+        body, loads = self.step()
+        begin, end = [], []
+        for state in self.graph.states:
+            at = f"{state_argument(state.name)} + ({state.depth - 1} * B + lane) * H + unit"
+            begin.append(f"last_{state.name} = peek({at}, here).to({self.type}, bitcast=True).to(tl.float32)")
+            end.append(f"last_{state.name} = next_{state.name}")
+        lines = [
+            *self.head(),
+            *_indent(self.opening(), 4),
+            *_indent(begin, 4),
+            "    step = tl.zeros((), tl.int64)",
+            *_indent(loads, 4),
+            "    for t in range(T):",
+            *_indent((f"{name} = ahead_{name}" for name in self.ahead), 8),
+            "        step = tl.minimum(tl.cast(t, tl.int64) + 1, T - 1)  # its numbers are on their way during this step",
+            *_indent(loads, 8),
+            "        step = tl.cast(t, tl.int64)",
+            *_indent(body, 8),
+            *_indent(end, 8),
+            "",
+        ]
+        return Source("\n".join(lines), tuple(self.arguments))
+
+
+class _Backward(_Kernel):
+    name = "backward"
+
+    def __init__(self, plan: Plan, tiles: Tiles, dtype: str, precision: str):
+        super().__init__(plan, tiles, dtype, precision)
+        self.program = plan.backward
+        for state in self.graph.states:
+            name = state_argument(state.name)
+            self.arguments += [f"{name}_arriving", f"{name}_arriving_step", f"{name}_arriving_lane"]
+            self.arguments += [f"{name}_final", f"{name}_initial"]
+        self.arguments += ["gradient", "sums"]
+        self.arguments += [f"argument_{k}" for k in sorted({n for n in plan.arguments if n is not None})]
+        if not tiles.alone and self.program.means:
+            self.arguments.append("means")
+        self.waited = {
+            p.source.number + b for each in self.program.passes for p in each.products for b in range(p.blocks)
+        }
+        self.carried: dict[tuple[str, int], str] = {}
+
+    def columns(self, product: Product) -> int:
+        return 1
+
+    def masked(self, value: str) -> str:
+        return f"tl.where(alive, {value}, 0.0)"
+
+    def read_other(self, node: Node, place: Place) -> str | None:
+        H = self.tiles.H
+        if place.kind in ("state", "next"):
+            name = state_argument(place.name)
+            K = next(state.depth for state in self.graph.states if state.name == place.name)
+            back = K - place.number if place.kind == "state" else K
+            return self.early(f"{place.name}_at_{back}", f"{name} + ((step + {back}) * B + lane) * {H} + unit")
+        if place.kind == "adjoint":
+            return f"arrived_{place.name}"
+        return None
+
+    def row(self, source: Place) -> tuple[str, int]:
+        width = self.plan.gradients * self.tiles.H
+        return f"gradient + step * B * {width} + {source.number * self.tiles.H}", width
+
+    def store(self, place: Place, value: str, node: Node) -> list[str]:
+        H = self.tiles.H
+        kept = f"tl.where(alive, zero + {value}, 0.0)"
+        match place.kind:
+            case "mean":
+                return self.put_mean(place.number, value)
+            case "row":
+                return []
+            case "gradient":
+                at = f"gradient + (step * B + lane) * {self.plan.gradients * H} + {place.number * H} + unit"
+                return [f"put({at}, {kept}, here, {self.type}, {self.unwritten})"]
+            case "parameter_gradient":
+                return [f"total_{place.number} += {kept}"]
+            case "carry":
+                name = f"carry_{place.name}_{place.number}"
+                self.carried[place.name, place.number] = name
+                return [f"{name} = {kept}"]
+            case "argument":
+                return [f"tl.store(argument_{place.number} + (step * B + lane) * H + unit, {kept}, mask=here)"]
+        raise AssertionError(place)
+
+    def final(self, name: str, K: int, index: str) -> str:
+        """∂L of the final values for the lanes whose value number `index` is one of them."""
+        late = f"({index} - ends)[:, None]"
+        mask = f"here & ({late} >= 0) & ({late} < {K})"
+        return f"tl.load({name}_final + ({late} * B + lane) * H + unit, mask={mask}, other=0.0).to(tl.float32)"
+
+    def source(self) -> Source:
+        body, loads = self.step()
+        arrive, begin, end, out, arriving = [], [], [], [], []
+        for state in self.graph.states:
+            name, K = state_argument(state.name), state.depth
+            begin += [f"arriving_{state.name}_{d} = zero" for d in range(K)]
+            load = (
+                f"ahead_{name} = tl.load({name}_arriving + step * {name}_arriving_step + lane * {name}_arriving_lane + unit, "
+                "mask=here, other=0.0).to(tl.float32)"
+            )
+            arriving += [f"if {name}_arriving is not None:", f"    {load}"]
+            arrive += [
+                f"arrived_{state.name} = arriving_{state.name}_0",
+                f"if {name}_arriving is not None:",
+                f"    arrived_{state.name} += ahead_{name}",
+                f"if {name}_final is not None:",
+                f"    arrived_{state.name} += {self.final(name, K, f't + {K}')}",
+                f"arrived_{state.name} = tl.where(alive, arrived_{state.name}, 0.0)",
+            ]
+            for d in range(1, K + 1):
+                parts = [f"arriving_{state.name}_{d}"] if d < K else []
+                parts += [self.carried[state.name, d]] if (state.name, d) in self.carried else []
+                end.append(f"arriving_{state.name}_{d - 1} = {' + '.join(parts) or 'zero'}")
+            for d in range(K):  # arriving_d now belongs to value number K - 1 - d
+                k = K - 1 - d
+                out += [
+                    f"if {name}_final is not None:",
+                    f"    arriving_{state.name}_{d} += {self.final(name, K, str(k))}",
+                    f"tl.store({name}_initial + ({k} * B + lane) * H + unit, arriving_{state.name}_{d}, mask=here)",
+                ]
+        for k, _ in enumerate(self.plan.accumulated):
+            begin.append(f"total_{k} = zero")
+            at = f"sums + (tl.program_id(1) * {len(self.plan.accumulated)} + {k}) * H + units"
+            out.append(f"tl.store({at}, tl.sum(tl.where(near, total_{k}, 0.0), 0), mask=units < H)")
+        ahead = [*loads, *arriving]
+        lines = [
+            *self.head(),
+            *_indent(self.opening(), 4),
+            "    ends = tl.zeros((LANES,), tl.int32) + T",
+            "    if lengths is not None:",
+            "        ends = tl.load(lengths + lanes, mask=lanes < B, other=0).to(tl.int32)",
+            *_indent(begin, 4),
+            "    step = tl.cast(T, tl.int64) - 1",
+            *_indent(ahead, 4),
+            "    for i in range(T):",
+            "        t = T - 1 - i",
+            "        alive = here & (t < ends)[:, None]",
+            *_indent((f"{name} = ahead_{name}" for name in self.ahead), 8),
+            *_indent(arrive, 8),
+            "        step = tl.maximum(tl.cast(t, tl.int64) - 1, 0)  # its numbers are on their way during this step",
+            *_indent(ahead, 8),
+            "        step = tl.cast(t, tl.int64)",
+            *_indent(body, 8),
+            *_indent(end, 8),
+            *_indent(out, 4),
+            "",
+        ]
+        return Source("\n".join(lines), tuple(self.arguments))

@@ -1,0 +1,90 @@
+"""Equations as lines of a program: a line for each value that has a name or is used twice; the rest inline."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from recurra.cells.graph import Node
+
+_PREFIXES = {"drive": "x_", "adjoint": "d_", "product": "u_", "back": "back_", "parameter": "", "noise": ""}
+
+
+class Writer:
+    """Subclasses say how a language writes a number, an operation and a line, and which values it reads from memory."""
+
+    forms: Mapping[str, str] = {}
+
+    def __init__(self, names: Mapping[Node, str], reserved: Iterable[str]):
+        self.names = names
+        self.lines: list[str] = []
+        self.done: dict[Node, str] = {}
+        self.taken: set[str] = set(reserved)
+        self.uses: Counter[Node] = Counter()
+
+    def read(self, node: Node) -> str | None:
+        """The text that reads a value from memory; None: it is computed."""
+        raise NotImplementedError
+
+    def number(self, value: float) -> str:
+        raise NotImplementedError
+
+    def line(self, node: Node, name: str, text: str) -> str:
+        raise NotImplementedError
+
+    def count(self, roots: Iterable[Node]) -> None:
+        """How often each value is used."""
+        stack = list(roots)
+        while stack:
+            node = stack.pop()
+            self.uses[node] += 1
+            if self.uses[node] == 1 and self.read(node) is None:
+                stack.extend(node.arguments)
+
+    def value(self, node: Node) -> str:
+        """The value's name or, inline, its text; what it needs is written before it."""
+        if node in self.done:
+            return self.done[node]
+        if node.kind == "constant":
+            return self.number(node.value)
+        text = self.read(node)
+        if text is not None:
+            return self.name(node, text) if node.kind not in ("product", "back") or self.uses[node] > 1 else text
+        inner = [self.value(argument) for argument in node.arguments]
+        form = self.forms.get(node.kind, node.kind + "({})".replace("{}", ", ".join(["{}"] * len(inner))))
+        text = form.format(*inner)
+        return self.name(node, text) if node in self.names or self.uses[node] > 1 else text
+
+    def name(self, node: Node, text: str) -> str:
+        """Write a line that gives the value a name: the one of the equations if it is free."""
+        wish = self.names.get(node, "").replace("'", "_next")
+        if not wish and node.kind in _PREFIXES:
+            wish = _PREFIXES[node.kind] + node.name
+        if not wish and node.kind == "state":
+            wish = f"{node.name}_{node.delay}"
+        if like_a_macro(wish) or wish.startswith("tile_"):
+            wish = f"v_{wish}"
+        name, k = wish or "v1", 1
+        while name in self.taken:
+            k += 1
+            name = f"{wish}_{k}" if wish else f"v{k}"
+        self.taken.add(name)
+        self.lines.append(self.line(node, name, _unwrapped(text)))
+        self.done[node] = name
+        return name
+
+
+def like_a_macro(name: str) -> bool:
+    return len(name) > 1 and name[1].isalpha() and name.isupper()
+
+
+def _unwrapped(text: str) -> str:
+    """Without the outermost brackets, if they enclose everything."""
+    if not text.startswith("("):
+        return text
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return text[1:-1] if place == len(text) - 1 else text
+    return text
