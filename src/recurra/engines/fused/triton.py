@@ -29,7 +29,7 @@ _FORMS = {
     "where": "tl.where({}, {}, {})",
     "abs": "absolute({})",
 }
-_FUNCTIONS = "absolute clamp cos erf exp floor log maximum minimum peek power put relu remainder sigmoid sign sin softplus sqrt tanh wait"
+_FUNCTIONS = "absolute clamp cos erf exp floor laid_out log maximum minimum peek power put relu remainder sigmoid sign sin softplus sqrt tanh wait"
 _RESERVED = frozenset(
     f"""
     {_FUNCTIONS} T B H LANES UNITS CHUNK P lanes units lane unit here own inputs near t step i ends alive zero triton tl tape
@@ -48,6 +48,7 @@ class Tiles:
     - `units`, `lanes`: what one program owns; powers of two. `alone`: it owns whole rows and waits for nobody.
     - `chunk`: how much of a row a product reads at once. `resident`: the weights stay on chip from step to step;
       otherwise they are read again, from the second-level cache where they fit.
+    - `split`: into how many sums over parts of the inputs a product is cut, for warps to work on side by side.
     """
 
     H: int
@@ -57,6 +58,7 @@ class Tiles:
     alone: bool = False
     resident: bool = True
     warps: int = 4
+    split: int = 1
 
     @property
     def programs(self) -> int:
@@ -175,10 +177,10 @@ class _Kernel:
         return self.tiles.H if product.nodes[0].kind == "product" else product.blocks * self.tiles.H
 
     def parts(self, product: Product) -> tuple[int, int, range]:
-        """Each warp takes a part of the inputs: its size, and the size and numbers of the chunks in which it is read."""
-        size = -(-self.depth(product) // self.tiles.warps // 16) * 16
+        """The inputs of each sum: how many, and the size and numbers of the chunks in which they are read."""
+        size = -(-self.depth(product) // self.tiles.split // 16) * 16
         even = size & -size
-        chunk = even if even >= 64 or even == size else min(padded(size), 128)
+        chunk = min(even if even >= 64 or even == size else padded(size), 256)
         return size, chunk, range(-(-size // chunk))
 
     def load_weights(self, product: Product) -> list[str]:
@@ -200,14 +202,19 @@ class _Kernel:
         lines.append(f"columns_{number} = tl.program_id(0) * UNITS * {G} + tl.arange(0, UNITS * {G})")
         if self.tiles.resident:
             size, chunk, numbers = self.parts(product)
-            lines.append(f"part_{number} = tl.arange(0, {self.tiles.warps})[:, None] * {size}")
             for k in numbers:
-                lines += [
-                    f"within_{number}_{k} = {k * chunk} + tl.arange(0, {chunk})[None, :]",
-                    f"input_{number}_{k} = part_{number} + within_{number}_{k}",
-                    f"exists_{number}_{k} = (within_{number}_{k} < {size}) & (input_{number}_{k} < {self.depth(product)})",
-                    f"w_{number}_{k} = {self.weights(product, f'input_{number}_{k}', f'exists_{number}_{k}')}",
-                ]
+                within, name = f"{k * chunk} + tl.arange(0, {chunk})", f"input_{number}_{k}"
+                if self.tiles.split > 1:
+                    lines.append(f"within_{number}_{k} = {within}")
+                    lines.append(
+                        f"{name} = tl.arange(0, {self.tiles.split})[:, None] * {size} + within_{number}_{k}[None, :]"
+                    )
+                    exists = f"({name} < {self.depth(product)}) & (within_{number}_{k} < {size})[None, :]"
+                else:
+                    lines.append(f"{name} = {within}")
+                    exists = f"{name} < {self.depth(product)}"
+                lines.append(f"exists_{number}_{k} = {exists}")
+                lines.append(f"w_{number}_{k} = {self.weights(product, name, f'exists_{number}_{k}')}")
         return lines
 
     def weights(self, product: Product, inputs: str, exists: str) -> str:
@@ -229,19 +236,7 @@ class _Kernel:
         precise = f"input_precision='{self.precision}'"
         lines = [f"row_{number} = {row} + lane * {distance}"]
         if self.tiles.resident:
-            _, _, chunks = self.parts(product)
-            reads = [
-                f"row_{number}_{k} = peek(row_{number}[None] + input_{number}_{k}[:, None], near[None] & exists_{number}_{k}[:, None])"
-                for k in chunks
-            ]
-            newest = f"row_{number}_0"
-            for k in chunks[1:]:
-                newest = f"tl.maximum({newest}, row_{number}_{k})"
-            lines += [*reads, f"while tl.max({newest}) == {self.unwritten}:", *(f"    {read}" for read in reads)]
-            for k in chunks:
-                dot = f"tl.dot(row_{number}_{k}.to({self.type}, bitcast=True), w_{number}_{k}, {precise})"
-                lines.append(f"parts_{number} = {dot}" if k == 0 else f"parts_{number} += {dot}")
-            lines.append(f"{total} = tl.sum(parts_{number}, 0)")
+            lines += self.multiply_resident(product, total)
         else:
             chunk, depth = self.tiles.chunk, self.depth(product)
             lines += [
@@ -253,6 +248,42 @@ class _Kernel:
                 f"    {total} = tl.dot(piece.to({self.type}, bitcast=True), w, {total}, {precise})",
             ]
         return [*lines, *self.take_apart(product, total)]
+
+    def multiply_resident(self, product: Product, total: str) -> list[str]:
+        """Read the row and multiply it until no number of it is missing. A missing one is a NaN, so the sums tell."""
+        number, (_, _, chunks) = product.number, self.parts(product)
+        peeks = []
+        for k in chunks:
+            row, inner, exists = f"row_{number}", f"input_{number}_{k}", f"exists_{number}_{k}"
+            if self.tiles.split > 1:
+                peeks.append(f"peek({row}[None] + {inner}[:, None], near[None] & {exists}[:, None])")
+            else:
+                peeks.append(f"peek({row} + {inner}[None, :], near & {exists}[None, :])")
+        body = []
+        for k in (*chunks, len(chunks)):  # a chunk is on its way while the one before it is multiplied
+            if k < len(chunks):
+                body.append(f"row_{number}_{k} = {peeks[k]}")
+            if k > 0:
+                dot = f"tl.dot(row_{number}_{k - 1}.to({self.type}, bitcast=True), w_{number}_{k - 1}, "
+                dot += f"input_precision='{self.precision}')"
+                body.append(f"part_{number} = {dot}" if k == 1 else f"part_{number} += {dot}")
+        whole = f"tl.sum(part_{number}, 0)" if self.tiles.split > 1 else f"part_{number}"
+        body += [
+            f"{total} = laid_out({whole})",
+            f"waiting_{number} = tl.max(({total} != {total}).to(tl.int32))",
+            f"if waiting_{number} == 1:  # not there yet, or NaNs of a network that has diverged",
+            f"    waiting_{number} = 1 - settled_{number}",
+            f"    newest = tl.max({peeks[0]})",
+            *(f"    newest = tl.maximum(newest, tl.max({peek}))" for peek in peeks[1:]),
+            f"    settled_{number} = (newest != {self.unwritten}).to(tl.int32)",
+        ]
+        return [
+            f"{total} = tl.zeros((LANES, UNITS * {self.columns(product)}), tl.float32)",
+            f"waiting_{number} = 1",
+            f"settled_{number} = 0",
+            f"while waiting_{number} == 1:",
+            *(f"    {line}" for line in body),
+        ]
 
     def multiply_alone(self, product: Product, writer: _Writer) -> list[str]:
         number, lines = product.number, []

@@ -34,6 +34,13 @@ def put(at, value, here, DTYPE: tl.constexpr, UNWRITTEN: tl.constexpr):
 
 
 @triton.jit
+def laid_out(v):
+    """The same numbers, dealt to threads as loads and stores have them, not as the matrix unit left them: said once here,
+    the compiler does not say it anew at every load and store of the step."""
+    return tl.gather(v, tl.broadcast_to(tl.arange(0, v.shape[1])[None, :], v.shape), 1)
+
+
+@triton.jit
 def exp(v):
     return tl.exp(v)
 
