@@ -48,7 +48,7 @@ class Task:
         return self.tiles or choose_tiles(self.plan, B, H, self.dtype.itemsize, device)
 
     def common(self, T: int, B: int) -> dict[str, Any]:
-        arguments: dict[str, Any] = {"T": T, "B": B, "lengths": self.lengths}
+        arguments: dict[str, Any] = {"T": T, "B": B, "nought": 0, "lengths": self.lengths}
         for name, mask in self.masks.items():
             arguments[f"n_{name}"] = mask
             arguments[f"n_{name}_step"] = mask.stride(0) if mask.shape[0] > 1 else 0

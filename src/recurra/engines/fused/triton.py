@@ -38,6 +38,8 @@ _RESERVED = frozenset(
     in is lambda nonlocal not or pass raise return try while with yield
     """.split()
 )
+IN_REGISTERS = 64 * 1024
+"""Bytes of a row's numbers that a program reads before it multiplies them."""
 TYPES = {"bfloat16": ("tl.bfloat16", 16), "float16": ("tl.float16", 16), "float32": ("tl.float32", 32)}
 
 
@@ -118,7 +120,7 @@ class _Kernel:
         self.plan, self.graph, self.tiles = plan, plan.graph, tiles
         self.type, width = TYPES[dtype]
         self.bits, self.unwritten, self.precision = f"tl.uint{width}", hex(2**width - 1), precision
-        self.arguments = ["T", "B", "lengths", "tape"]
+        self.arguments = ["T", "B", "nought", "lengths", "tape"]
         self.arguments += [state_argument(state.name) for state in self.graph.states]
         if self.graph.drives:
             self.arguments.append("bias")
@@ -250,40 +252,31 @@ class _Kernel:
         return [*lines, *self.take_apart(product, total)]
 
     def multiply_resident(self, product: Product, total: str) -> list[str]:
-        """Read the row and multiply it until no number of it is missing. A missing one is a NaN, so the sums tell."""
-        number, (_, _, chunks) = product.number, self.parts(product)
-        peeks = []
+        """Read the row until all of it is there, then multiply."""
+        number, (_, chunk, chunks) = product.number, self.parts(product)
+        reads = []
         for k in chunks:
             row, inner, exists = f"row_{number}", f"input_{number}_{k}", f"exists_{number}_{k}"
+            at, mask = f"{row} + {inner}[None, :]", f"near & {exists}[None, :]"
             if self.tiles.split > 1:
-                peeks.append(f"peek({row}[None] + {inner}[:, None], near[None] & {exists}[:, None])")
-            else:
-                peeks.append(f"peek({row} + {inner}[None, :], near & {exists}[None, :])")
-        body = []
-        for k in (*chunks, len(chunks)):  # a chunk is on its way while the one before it is multiplied
-            if k < len(chunks):
-                body.append(f"row_{number}_{k} = {peeks[k]}")
-            if k > 0:
-                dot = f"tl.dot(row_{number}_{k - 1}.to({self.type}, bitcast=True), w_{number}_{k - 1}, "
+                at, mask = f"{row}[None] + {inner}[:, None]", f"near[None] & {exists}[:, None]"
+            reads.append(f"row_{number}_{k} = peek({at}, {mask})")
+        held = self.tiles.lanes * self.tiles.split * chunk * (2 if self.type != "tl.float32" else 4)
+        at_once = max(1, IN_REGISTERS // held)
+        lines = []
+        for first in range(0, len(chunks), at_once):
+            batch = chunks[first : first + at_once]
+            newest = f"row_{number}_{batch[0]}"
+            for k in batch[1:]:
+                newest = f"tl.maximum({newest}, row_{number}_{k})"
+            some = [reads[k] for k in batch]
+            lines += [*some, f"while tl.max({newest}) == {self.unwritten}:", *(f"    {read}" for read in some)]
+            for k in batch:
+                dot = f"tl.dot(row_{number}_{k}.to({self.type}, bitcast=True), w_{number}_{k}, "
                 dot += f"input_precision='{self.precision}')"
-                body.append(f"part_{number} = {dot}" if k == 1 else f"part_{number} += {dot}")
+                lines.append(f"part_{number} = {dot}" if k == 0 else f"part_{number} += {dot}")
         whole = f"tl.sum(part_{number}, 0)" if self.tiles.split > 1 else f"part_{number}"
-        body += [
-            f"{total} = laid_out({whole})",
-            f"waiting_{number} = tl.max(({total} != {total}).to(tl.int32))",
-            f"if waiting_{number} == 1:  # not there yet, or NaNs of a network that has diverged",
-            f"    waiting_{number} = 1 - settled_{number}",
-            f"    newest = tl.max({peeks[0]})",
-            *(f"    newest = tl.maximum(newest, tl.max({peek}))" for peek in peeks[1:]),
-            f"    settled_{number} = (newest != {self.unwritten}).to(tl.int32)",
-        ]
-        return [
-            f"{total} = tl.zeros((LANES, UNITS * {self.columns(product)}), tl.float32)",
-            f"waiting_{number} = 1",
-            f"settled_{number} = 0",
-            f"while waiting_{number} == 1:",
-            *(f"    {line}" for line in body),
-        ]
+        return [*lines, f"{total} = laid_out({whole})"]
 
     def multiply_alone(self, product: Product, writer: _Writer) -> list[str]:
         number, lines = product.number, []
@@ -361,7 +354,7 @@ class _Kernel:
             f"UNITS = tl.constexpr({self.tiles.units})",
             "",
             "",
-            "@triton.jit",
+            '@triton.jit(do_not_specialize=["nought"])',
             f"def {self.name}({', '.join(self.arguments)}):",
         ]
 
@@ -369,7 +362,7 @@ class _Kernel:
         """What stays the same from step to step."""
         lines = [
             "lanes = tl.program_id(1) * LANES + tl.arange(0, LANES)",
-            "units = tl.program_id(0) * UNITS + tl.arange(0, UNITS)",
+            "units = tl.program_id(0) * UNITS + tl.arange(0, UNITS) + nought",
             "lane, unit = lanes.to(tl.int64)[:, None], units[None, :]",
             "near = (lanes < B)[:, None]",
             "here = near & (unit < H)",
