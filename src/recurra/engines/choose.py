@@ -9,13 +9,15 @@ import torch
 from recurra.cells.notation import Cell
 from recurra.engines.eager import Eager
 from recurra.engines.fused.engine import Fused
+from recurra.engines.fused.stages import plan
+from recurra.engines.fused.tiles import is_small
 from recurra.engines.protocol import Answer, Engine
 from recurra.engines.vendor import Vendor
 from recurra.errors import EngineError, choose_from
 from recurra.types import Shape
 
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in (Fused(), Vendor(), Eager())}
-"""Every engine, in the order in which `auto` asks them: the first yes runs."""
+"""Every engine, in the order in which `auto` asks them: the first yes runs. See `order` for the one exception."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,19 @@ def check_engine_name(name: str) -> str:
     return choose_from("engine", name, ["auto", *ENGINES])
 
 
+def order(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> list[str]:
+    """On a GPU, `vendor` is asked first where the weights do not stay on chip or the batch takes more than one small launch:
+    by the benchmark, its matrix products win there."""
+    if device.type == "cuda" and not is_small(plan(cell.graph), shape.B, shape.H, dtype.itemsize, device):
+        return ["vendor", *(name for name in ENGINES if name != "vendor")]
+    return list(ENGINES)
+
+
 def choose(
     asked: str, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape, *, record: bool = False
 ) -> Engine:
     """The engine for this cell, device, dtype and shape. Only `auto` may choose; a named engine that cannot run raises."""
-    names = ENGINES if asked == "auto" else [check_engine_name(asked)]
+    names = order(cell, device, dtype, shape) if asked == "auto" else [check_engine_name(asked)]
     reason = ""
     for name in names:
         answer = ENGINES[name].supports(cell, device, dtype, shape, record=record)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from recurra.cells.graph import block
 from recurra.cells.notation import Cell
+from recurra.engines.fused import gpu
 from recurra.engines.fused.build import find_compiler
 from recurra.engines.fused.kernels import Kernel, kernel
 from recurra.engines.fused.memory import Buffer
@@ -28,8 +29,10 @@ class Fused:
     def supports(
         self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape, *, record: bool = False
     ) -> Answer:
+        if device.type == "cuda":
+            return gpu.supports(cell, device, dtype, shape)
         if device.type != "cpu":
-            return no(f"it has no kernels for {device.type} yet")
+            return no(f"it has no kernels for {device.type}")
         if dtype not in REALS:
             return no(f"its CPU kernels compute in float32 and float64, not {dtype}")
         if find_compiler() is None:
@@ -46,6 +49,8 @@ class Fused:
         *,
         record: bool = False,
     ) -> Run:
+        if x.is_cuda:
+            return gpu.run(cell, weights, x, initial, lengths, record=record)
         made = kernel(cell.graph, weights.W.dtype)
         names = tuple(weights.units)
         plain = torch.autocast("cpu", enabled=False) if torch.is_autocast_enabled("cpu") else nullcontext()

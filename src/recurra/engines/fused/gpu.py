@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,21 @@ import torch
 from torch import Tensor
 
 from recurra.cells.graph import Graph, block
+from recurra.cells.notation import Cell
 from recurra.engines.fused.build import cache_folder
 from recurra.engines.fused.products import with_contiguous_rows
 from recurra.engines.fused.sequence import final_values, recurrent_gradient
 from recurra.engines.fused.stages import Plan, plan
-from recurra.engines.fused.tiles import choose_tiles
+from recurra.engines.fused.tiles import choose_tiles, lanes_at_once, multiprocessors
 from recurra.engines.fused.triton import TYPES, Source, Tiles, emit_backward, emit_forward, padded, state_argument
+from recurra.engines.protocol import YES, Answer, Run, Weights, no
 from recurra.errors import EngineError
+from recurra.types import Float, Int, Shape
 
 STORED = {getattr(torch, name): name for name in TYPES}
 """The dtypes in which sequences are stored; sums and states are always float32."""
+DEEPEST = 64
+"""Steps back: each is a tile of registers in the backward run."""
 _BITS = {torch.bfloat16: torch.uint16, torch.float16: torch.uint16, torch.float32: torch.uint32}
 
 
@@ -38,14 +44,11 @@ class Task:
     lengths: Tensor | None
     record: bool
     dtype: torch.dtype
-    tiles: tuple[Tiles, Tiles] | None = None  # forward and backward; None: chosen by size
+    tiles: tuple[Tiles, Tiles]  # forward and backward
 
     @property
     def plan(self) -> Plan:
         return plan(self.graph)
-
-    def cut(self, B: int, H: int, device: torch.device) -> tuple[Tiles, Tiles]:
-        return self.tiles or choose_tiles(self.plan, B, H, self.dtype.itemsize, device)
 
     def common(self, T: int, B: int) -> dict[str, Any]:
         arguments: dict[str, Any] = {"T": T, "B": B, "nought": 0, "lengths": self.lengths}
@@ -56,6 +59,61 @@ class Task:
         return arguments
 
 
+def supports(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> Answer:
+    if find_spec("triton") is None:
+        return no("its GPU kernels are compiled by Triton, which is not installed")
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return no("its GPU kernels need a device of compute capability 8.0 or later")
+    if dtype not in STORED:
+        return no(f"its GPU kernels store {', '.join(STORED.values())}, not {dtype}")
+    deepest = max(state.depth for state in cell.graph.states)
+    if deepest > DEEPEST:
+        return no(f"its GPU kernels look back at most {DEEPEST} steps; {cell.name} looks back {deepest}")
+    if 64 * multiprocessors(device) < shape.H:
+        return no(f"its GPU kernels take at most {64 * multiprocessors(device)} units here")
+    return YES
+
+
+def run(
+    cell: Cell,
+    weights: Weights,
+    x: Float[Tensor, "T B D"],
+    initial: tuple[Float[Tensor, "_K B H"], ...],
+    lengths: Int[Tensor, " B"] | None,
+    *,
+    record: bool,
+) -> Run:
+    """Under autocast sequences are stored in its dtype, otherwise in that of the weights."""
+    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else weights.W.dtype
+    (_, B, _), H = x.shape, initial[0].shape[-1]
+    tiles = choose_tiles(plan(cell.graph), B, H, dtype.itemsize, x.device)
+    most = min(lanes_at_once(each, x.device) or B for each in tiles)
+    masks = {name: mask.expand(*mask.shape[:2], H).contiguous() for name, mask in weights.noise.items()}
+    pieces = []
+    for first in range(0, B, most):
+        some = slice(first, first + most)
+        masked = {name: mask[:, some] if mask.shape[1] > 1 else mask for name, mask in masks.items()}
+        task = Task(
+            cell.graph, tuple(weights.units), masked, None if lengths is None else lengths[some], record, dtype, tiles
+        )
+        with torch.autocast("cuda", enabled=False):
+            pieces.append(
+                Sequence.apply(  # type: ignore[no-untyped-call]
+                    task,
+                    x[:, some],
+                    weights.W,
+                    weights.b,
+                    weights.U,
+                    *weights.units.values(),
+                    *(each[:, some] for each in initial),
+                )
+            )
+    results = pieces[0] if len(pieces) == 1 else [torch.cat(parts, 1) for parts in zip(*pieces, strict=True)]
+    S = len(initial)
+    states = tuple(results[:S]) if record else (results[0],)
+    return Run(results[0], tuple(results[len(states) :]), states if record else None)
+
+
 @lru_cache(maxsize=512)
 def load(source: str, function: str) -> Any:
     """The function of a generated module. Triton reads the source again when it compiles, so it lies in a file."""
@@ -64,7 +122,8 @@ def load(source: str, function: str) -> Any:
     if not path.exists() or path.read_text() != source:
         _write_whole(path, source)
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return getattr(module, function)
@@ -120,7 +179,7 @@ class Sequence(torch.autograd.Function):
         units, initial = [each.contiguous() for each in rest[: len(task.units)]], rest[len(task.units) :]
         made, graph = task.plan, task.graph
         (T, B, D), H, G = x.shape, U.shape[1], len(graph.drives)
-        tiles, _ = task.cut(B, H, x.device)
+        tiles, _ = task.tiles
 
         stored = x.to(task.dtype).reshape(T * B, D)
         tape = torch.empty(T, B, made.slots * H, dtype=task.dtype, device=x.device)
@@ -159,7 +218,7 @@ class Sequence(torch.autograd.Function):
         x, W, b, U, tape, *rest = ctx.saved_tensors
         units, states = rest[: len(task.units)], rest[len(task.units) :]
         S, device = len(states), x.device
-        _, tiles = task.cut(B, H, device)
+        _, tiles = task.tiles
         given = list(grads[:S]) if task.record else [grads[0], *[None] * (S - 1)]
         arriving = [None if grad is None else with_contiguous_rows(grad) for grad in given]
         final = [None if grad is None else grad.contiguous() for grad in grads[len(grads) - S :]]

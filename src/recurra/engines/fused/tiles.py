@@ -1,4 +1,8 @@
-"""How a run is cut into programs of a GPU: by size, and by what fits on chip."""
+"""How a run is cut into programs of a GPU: by size, and by what fits on chip.
+
+Found on an H200: four warps, 16 units and 16 lanes a program are best wherever they fit; backward, each warp sums over a
+part of the inputs. More lanes a program are the way to larger batches, and then further launches.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,12 @@ from functools import lru_cache
 import torch
 
 from recurra.engines.fused.stages import Plan, Program
-from recurra.engines.fused.triton import Tiles, padded
+from recurra.engines.fused.triton import IN_REGISTERS, Tiles, padded
 
-ON_CHIP = 160 * 1024
-"""Bytes of recurrent weights that one multiprocessor keeps, in registers and shared memory."""
-ALONE = 40 * 1024
-"""Up to so many bytes of weights one program owns all units: no other program has to be waited for."""
+ON_CHIP = 224 * 1024
+"""Bytes of shared memory in which a multiprocessor keeps weights and passes rows to its matrix units."""
+ALONE = 32
+"""Up to so many units one program owns all of them, and nobody has to be waited for."""
 LANES = 16
 """The fewest rows that the matrix units multiply at once."""
 
@@ -25,10 +29,26 @@ def multiprocessors(device: torch.device) -> int:
 def choose_tiles(plan: Plan, B: int, H: int, itemsize: int, device: torch.device) -> tuple[Tiles, Tiles]:
     """Forward and backward."""
     sms = multiprocessors(device)
-    return _choose(plan.forward, B, H, itemsize, sms), _choose(plan.backward, B, H, itemsize, sms)
+    held = itemsize if itemsize < 4 else 2 * itemsize  # float32 weights lie there as two parts, for products as exact as float32
+    return _choose(plan.forward, B, H, held, sms, split=1), _choose(plan.backward, B, H, held, sms, split=4)
 
 
-def outputs(program: Program) -> int:
+def lanes_at_once(tiles: Tiles, device: torch.device) -> int | None:
+    """How many lanes one launch can take, since programs that wait for each other must all be there; None: any number."""
+    if tiles.alone:
+        return None
+    return tiles.lanes * max(1, multiprocessors(device) // tiles.programs)
+
+
+def is_small(plan: Plan, B: int, H: int, itemsize: int, device: torch.device) -> bool:
+    """Whether weights stay on chip and one launch of the smallest programs is enough: where these kernels are at their best."""
+    return all(
+        tiles.resident and tiles.lanes <= LANES and (lanes_at_once(tiles, device) or B) >= B
+        for tiles in choose_tiles(plan, B, H, itemsize, device)
+    )
+
+
+def _outputs(program: Program) -> int:
     """Columns of weights for each unit, over all products of a step; backward, rows in units of H."""
     return sum(
         padded(len(product.nodes)) if product.nodes[0].kind == "product" else product.blocks
@@ -38,31 +58,23 @@ def outputs(program: Program) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _choose(program: Program, B: int, H: int, itemsize: int, sms: int) -> Tiles:
-    whole = padded(H)
-    G = outputs(program)
+def _choose(program: Program, B: int, H: int, held: int, sms: int, split: int) -> Tiles:
+    G = _outputs(program)
     if G == 0 and program.means == 0:  # units have nothing to do with one another: a warp for each few
-        return Tiles(H, 1, min(32, whole), 16, alone=True, warps=1)
-    row = max(whole, 16)
-    if G * row * row * itemsize <= ALONE:
-        return Tiles(H, LANES, row, row, alone=True, warps=4)
-    best: tuple[float, Tiles] | None = None
-    for lanes in (16, 32, 64, 128):
-        if lanes > 16 and lanes >= 2 * B:
-            break
-        for units in (8, 16, 32, 64):
-            programs = -(-H // units)
-            held = G * units * H * itemsize
-            if programs > sms or held > ON_CHIP:
-                continue
-            groups = -(-B // lanes)
-            rounds = -(-programs * groups // sms)  # launches that follow one another
-            moved = rounds * (lanes * H * itemsize + held / 4)
-            chunk = max(16, min(256, padded(-(-H // 2)), 32768 // lanes))
-            tiles = Tiles(H, lanes, units, chunk, warps=8 if units * G * lanes >= 4096 else 4)
-            if best is None or moved < best[0]:
-                best = moved, tiles
-    if best is not None:
-        return best[1]
-    units = max(8, padded(-(-H // sms)))
-    return Tiles(H, 16 if B <= 16 else 64, min(units, 64), 64, resident=False, warps=4)
+        return Tiles(H, 1, min(32, padded(H)), alone=True, warps=1)
+    if H <= ALONE:
+        return Tiles(H, LANES, max(padded(H), LANES), alone=True)
+    for units in (16, 8):
+        programs = -(-H // units)
+        if programs <= sms and G * units * H * held + IN_REGISTERS <= ON_CHIP:
+            return Tiles(H, _lanes(B, programs, sms), units, split=split)
+    units = max(16, padded(-(-H // sms)))
+    return Tiles(H, _lanes(B, -(-H // units), sms), units, resident=False)
+
+
+def _lanes(B: int, programs: int, sms: int) -> int:
+    """The fewest lanes a program with which one launch takes the batch."""
+    lanes = LANES
+    while lanes < 64 and lanes * (sms // programs) < B:
+        lanes *= 2
+    return lanes

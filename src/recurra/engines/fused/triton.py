@@ -29,17 +29,53 @@ _FORMS = {
     "where": "tl.where({}, {}, {})",
     "abs": "absolute({})",
 }
-_FUNCTIONS = "absolute clamp cos erf exp floor laid_out log maximum minimum peek power put relu remainder sigmoid sign sin softplus sqrt tanh wait"
+_FUNCTIONS = (
+    *(
+        "absolute",
+        "clamp",
+        "cos",
+        "erf",
+        "exp",
+        "floor",
+        "laid_out",
+        "log",
+        "maximum",
+        "minimum",
+        "peek",
+        "power",
+        "put",
+    ),
+    *("relu", "remainder", "sigmoid", "sign", "sin", "softplus", "sqrt", "tanh", "wait"),
+)
 _RESERVED = frozenset(
     f"""
-    {_FUNCTIONS} T B H LANES UNITS CHUNK P lanes units lane unit here own inputs near t step i ends alive zero triton tl tape
-    gradient lengths bias sums means
+    {" ".join(_FUNCTIONS)} T B H LANES UNITS lanes units lane unit here near t step i ends alive zero nought
+    triton tl tape gradient lengths bias sums means first inner piece w range float
     False None True and as assert async await break class continue def del elif else except finally for from global if import
     in is lambda nonlocal not or pass raise return try while with yield
     """.split()
 )
+_OWN = (
+    *(
+        "ahead_",
+        "argument_",
+        "arrived_",
+        "arriving_",
+        "bias_",
+        "carry_",
+        "columns_",
+        "exists_",
+        "input_",
+        "last_",
+        "mean_",
+    ),
+    *("n_", "next_", "noise_", "p_", "parameter_", "part_", "row_", "rows_", "s_", "sum_", "tape_", "tile_", "total_"),
+    *("w_", "weights_", "within_"),
+)
 IN_REGISTERS = 64 * 1024
 """Bytes of a row's numbers that a program reads before it multiplies them."""
+STREAMED = 64
+"""Inputs that a product takes at a time where weights are read again at every step."""
 TYPES = {"bfloat16": ("tl.bfloat16", 16), "float16": ("tl.float16", 16), "float32": ("tl.float32", 32)}
 
 
@@ -48,15 +84,14 @@ class Tiles:
     """How a run is cut into programs.
 
     - `units`, `lanes`: what one program owns; powers of two. `alone`: it owns whole rows and waits for nobody.
-    - `chunk`: how much of a row a product reads at once. `resident`: the weights stay on chip from step to step;
-      otherwise they are read again, from the second-level cache where they fit.
+    - `resident`: the weights stay on chip from step to step; otherwise they are read again, from the second-level cache
+      where they fit.
     - `split`: into how many sums over parts of the inputs a product is cut, for warps to work on side by side.
     """
 
     H: int
     lanes: int
     units: int
-    chunk: int
     alone: bool = False
     resident: bool = True
     warps: int = 4
@@ -92,7 +127,7 @@ def padded(outputs: int) -> int:
 class _Writer(Writer):
     """Writes a whole step: what an earlier pass computed is still in registers."""
 
-    forms = _FORMS
+    forms, own = _FORMS, _OWN
 
     def __init__(self, kernel: _Kernel):
         super().__init__(kernel.plan.lowered.names, _RESERVED | set(kernel.arguments))
@@ -157,7 +192,7 @@ class _Kernel:
                     f"n_{place.name} + step * n_{place.name}_step + lane * n_{place.name}_lane + unit",
                 )
             case "tile":
-                return self.tiles_of[place.number, place.part] if (place.number, place.part) in self.tiles_of else ""
+                return self.tiles_of.get((place.number, place.part), "")
             case "mean":
                 return f"mean_{place.number}"
         return self.read_other(node, place)
@@ -240,7 +275,7 @@ class _Kernel:
         if self.tiles.resident:
             lines += self.multiply_resident(product, total)
         else:
-            chunk, depth = self.tiles.chunk, self.depth(product)
+            chunk, depth = STREAMED, self.depth(product)
             lines += [
                 f"{total} = tl.zeros((LANES, UNITS * {self.columns(product)}), tl.float32)",
                 f"for first in range(0, {depth}, {chunk}):",
@@ -261,7 +296,7 @@ class _Kernel:
             if self.tiles.split > 1:
                 at, mask = f"{row}[None] + {inner}[:, None]", f"near[None] & {exists}[:, None]"
             reads.append(f"row_{number}_{k} = peek({at}, {mask})")
-        held = self.tiles.lanes * self.tiles.split * chunk * (2 if self.type != "tl.float32" else 4)
+        held = self.tiles.lanes * self.tiles.split * chunk * (2 if self.type != "tl.float32" else 8)
         at_once = max(1, IN_REGISTERS // held)
         lines = []
         for first in range(0, len(chunks), at_once):
@@ -289,8 +324,8 @@ class _Kernel:
                 lines.append(f"tile_{number}_{g} = {dot}")
             return lines
         self.tiles_of[number, 0] = f"tile_{number}_0"
-        for b, argument in enumerate(product.nodes[0].arguments):
-            dot = f"tl.dot((zero + {self.masked(writer.value(argument))}).to({self.type}), w_{number}_{b}, "
+        for b, adjoint in enumerate(product.nodes[0].arguments):
+            dot = f"tl.dot((zero + {self.masked(writer.value(adjoint))}).to({self.type}), w_{number}_{b}, "
             dot += f"input_precision='{self.precision}')"
             lines.append(f"tile_{number}_0 = {dot if b == 0 else f'tile_{number}_0 + {dot}'}")
         return lines
@@ -308,7 +343,7 @@ class _Kernel:
         shape = ", ".join(["LANES", "UNITS", *["2"] * halves])
         lines, parts = [f"{total} = tl.reshape({total}, ({shape}))"], {"": total}
         for _ in range(halves):  # the last axis is the lowest bit of the number
-            new = {}
+            new: dict[str, str] = {}
             for low, value in parts.items():
                 zero, one = f"tile_{number}_0{low}", f"tile_{number}_1{low}"
                 lines.append(f"{zero}, {one} = tl.split({value})")
@@ -346,7 +381,7 @@ class _Kernel:
             "import triton.language as tl",
             "",
             "from recurra.engines.fused.triton_runtime import (",
-            *(f"    {name}," for name in _FUNCTIONS.split()),
+            *(f"    {name}," for name in _FUNCTIONS),
             ")",
             "",
             f"H = tl.constexpr({self.tiles.H})",

@@ -14,6 +14,7 @@ class Writer:
     """Subclasses say how a language writes a number, an operation and a line, and which values it reads from memory."""
 
     forms: Mapping[str, str] = {}
+    own: tuple[str, ...] = ("tile_",)  # how names begin that the program around the equations uses
 
     def __init__(self, names: Mapping[Node, str], reserved: Iterable[str]):
         self.names = names
@@ -62,7 +63,7 @@ class Writer:
             wish = _PREFIXES[node.kind] + node.name
         if not wish and node.kind == "state":
             wish = f"{node.name}_{node.delay}"
-        if like_a_macro(wish) or wish.startswith("tile_"):
+        if like_a_macro(wish) or wish.startswith(self.own):
             wish = f"v_{wish}"
         name, k = wish or "v1", 1
         while name in self.taken:
