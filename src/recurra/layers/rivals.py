@@ -57,7 +57,9 @@ def engine_runner(
     return Runner(name or engine, forward, train, read)
 
 
-def torch_runner(layer: Recurrent, x: Float[Tensor, "B T D"], weight: Float[Tensor, "B T H"]) -> Runner | None:
+def torch_runner(
+    layer: Recurrent, x: Float[Tensor, "B T D"], weight: Float[Tensor, "B T H"], note: str = ""
+) -> Runner | None:
     """`nn.LSTM`, `nn.GRU` or `nn.RNN` with the layer's weights, time first as it likes it best; None where torch has none."""
     if recognise(layer.cell.graph) is None:
         return None
@@ -82,7 +84,7 @@ def torch_runner(layer: Recurrent, x: Float[Tensor, "B T D"], weight: Float[Tens
             "gradient of inputs": found[1].transpose(0, 1),
         }
 
-    return Runner(f"nn.{type(module).__name__}", forward, train, read)
+    return Runner(f"nn.{type(module).__name__}{note}", forward, train, read)
 
 
 def has_jax() -> bool:

@@ -276,3 +276,10 @@ def _means(count: int, T: int, B: int, tiles: Tiles, device: torch.device) -> Te
 def _gather(left: Tensor, right: Tensor) -> Tensor:
     """leftᵀ · right, summed over all steps and lanes."""
     return left.flatten(0, 1).t() @ right.flatten(0, 1)
+
+
+def source_of(graph: Graph, B: int = 16, H: int = 256) -> str:
+    """The generated Triton of a cell in bfloat16, forward and backward, as it is compiled for this size."""
+    cut = choose_tiles(plan(graph), B, H, 2, torch.device("cpu"))
+    functions = zip(("forward", "backward"), cut, strict=True)
+    return "\n\n".join(emitted(graph, name, tiles, "bfloat16", "ieee").text for name, tiles in functions)

@@ -29,7 +29,9 @@ def multiprocessors(device: torch.device) -> int:
 def choose_tiles(plan: Plan, B: int, H: int, itemsize: int, device: torch.device) -> tuple[Tiles, Tiles]:
     """Forward and backward."""
     sms = multiprocessors(device)
-    held = itemsize if itemsize < 4 else 2 * itemsize  # float32 weights lie there as two parts, for products as exact as float32
+    held = (
+        itemsize if itemsize < 4 else 2 * itemsize
+    )  # float32 weights lie there as two parts, for products as exact as float32
     return _choose(plan.forward, B, H, held, sms, split=1), _choose(plan.backward, B, H, held, sms, split=4)
 
 
@@ -66,8 +68,10 @@ def _choose(program: Program, B: int, H: int, held: int, sms: int, split: int) -
         return Tiles(H, LANES, max(padded(H), LANES), alone=True)
     for units in (16, 8):
         programs = -(-H // units)
-        if programs <= sms and G * units * H * held + IN_REGISTERS <= ON_CHIP:
-            return Tiles(H, _lanes(B, programs, sms), units, split=split)
+        lanes = _lanes(B, programs, sms)
+        fits = programs <= sms and G * units * H * held + IN_REGISTERS <= ON_CHIP
+        if fits and (lanes == LANES or G * H <= 1024):  # more lanes leave no registers for long rows
+            return Tiles(H, lanes, units, split=split if lanes == LANES else 1)
     units = max(16, padded(-(-H // sms)))
     return Tiles(H, _lanes(B, -(-H // units), sms), units, resident=False)
 

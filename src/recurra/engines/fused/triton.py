@@ -28,6 +28,11 @@ _FORMS = {
     "not": "({} == 0)",
     "where": "tl.where({}, {}, {})",
     "abs": "absolute({})",
+    "power": "power(zero + {}, zero + {})",  # numbers become tiles: functions take nothing else
+    "minimum": "minimum(zero + {}, zero + {})",
+    "maximum": "maximum(zero + {}, zero + {})",
+    "remainder": "remainder(zero + {}, zero + {})",
+    "clamp": "clamp(zero + {}, zero + {}, zero + {})",
 }
 _FUNCTIONS = (
     *(

@@ -1,0 +1,218 @@
+"""Kernels written in Triton: on a GPU as they are, elsewhere in Triton's interpreter, one program at a time."""
+
+import ast
+import copy
+import os
+
+import pytest
+import torch
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before the first import of triton
+
+from recurra import CATALOGUE, Recurrent, cell, sqrt, tanh
+from recurra.cells.notation import Cell
+from recurra.engines.choose import ENGINES, choose, order
+from recurra.engines.fused import gpu
+from recurra.engines.fused.stages import plan
+from recurra.engines.fused.tiles import choose_tiles, lanes_at_once
+from recurra.engines.fused.triton import Tiles, emit_backward, emit_forward
+from recurra.engines.protocol import YES, Run
+from recurra.types import Shape
+from tests.engines.fused_helpers import banded, crossed, echo, tower
+from tests.helpers import CELLS, B, D, compare_engines, make_layer, random_state, run_all
+
+HERE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+H = 20
+WAYS = {
+    "alone": Tiles(H, 16, 32, alone=True),
+    "shared": Tiles(H, 16, 32),
+    "split": Tiles(H, 16, 32, split=2),
+    "streamed": Tiles(H, 16, 32, resident=False),
+}
+"""One program each: in the interpreter programs run one after another, so none may wait for another."""
+MORE = {each.name: each for each in (echo, tower, crossed, banded)}
+interpreted = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy computes what a mask then leaves out
+
+
+class Cut:
+    """The generated kernels with given tiles, on tensors of any device."""
+
+    name = "cut"
+
+    def __init__(self, tiles: Tiles):
+        self.tiles = tiles
+
+    def supports(self, *asked: object, **options: object):
+        return YES
+
+    def run(self, cell: Cell, weights, x, initial, lengths, *, record=False):
+        size = initial[0].shape[-1]
+        masks = {name: mask.expand(*mask.shape[:2], size).contiguous() for name, mask in weights.noise.items()}
+        both = (self.tiles, self.tiles)
+        task = gpu.Task(cell.graph, tuple(weights.units), masks, lengths, record, torch.float32, both)
+        results = gpu.Sequence.apply(task, x, weights.W, weights.b, weights.U, *weights.units.values(), *initial)
+        states = results[: len(initial)] if record else results[:1]
+        return Run(results[0], tuple(results[len(states) :]), tuple(states) if record else None)
+
+
+@pytest.fixture
+def cut(monkeypatch):
+    pytest.importorskip("triton", reason="Triton is not installed")
+
+    def use(tiles: Tiles) -> str:
+        monkeypatch.setitem(ENGINES, "cut", Cut(tiles))
+        return "cut"
+
+    return use
+
+
+@interpreted
+@pytest.mark.parametrize("name", [*CELLS, *MORE])
+def test_generated_kernels_agree_with_the_plain_loop(cut, name):
+    way = WAYS[list(WAYS)[len(name) % 4]]
+    layer = make_layer({**CELLS, **MORE}[name], hidden_size=H, learn_initial=True).float().to(HERE)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.mul_(0.5)
+    engine = cut(way)
+    x = torch.randn(B, 3, D, device=HERE)
+    lengths = torch.tensor([2, 0, 3], device=HERE)
+    compare_engines(layer, engine, x, random_state(layer), lengths, tolerance=2e-4)
+
+
+@interpreted
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ["lstm", "gru", "lstm_norm", "skip(d=2)"])
+def test_every_way_to_cut_agrees(cut, name, way):
+    layer = make_layer(CELLS[name], hidden_size=H).float().to(HERE)
+    compare_engines(layer, cut(WAYS[way]), torch.randn(B, 3, D, device=HERE), tolerance=2e-4)
+
+
+@interpreted
+def test_a_diverged_network_ends(cut):
+    """NaNs are numbers that have been written: nobody waits for them for ever."""
+
+    @cell
+    def broken(x, U, h):
+        return sqrt(tanh(x.h + U.h(h)) - 2)
+
+    layer = Recurrent(broken, D, H).to(HERE)
+    layer.engine = cut(WAYS["shared"])
+    assert layer(torch.randn(2, 3, D, device=HERE)).outputs.isnan().all()
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_the_source_is_python_and_names_every_argument_once(name):
+    graph = CELLS[name].graph
+    for units, batch in ((7, 3), (64, 16), (200, 40)):
+        cut = choose_tiles(plan(graph), batch, units, 2, HERE)
+        for emit, tiles in zip((emit_forward, emit_backward), cut, strict=True):
+            source = emit(plan(graph), tiles, "bfloat16", "ieee")
+            ast.parse(source.text)
+            assert len(set(source.arguments)) == len(source.arguments)
+
+
+def test_the_forward_kernel_of_an_lstm_has_one_wait_and_one_product_of_four_gates():
+    source = gpu.source_of(CATALOGUE["lstm"].graph).split('"""lstm, backward')[0]
+    assert source.count("while tl.max(") == 1
+    assert source.count("tl.dot(") == 1
+    assert "tl.arange(0, UNITS * 4)" in source
+    assert "debug_barrier" not in source
+
+
+def test_names_of_the_equations_do_not_meet_those_of_the_kernel(cut):
+    @cell
+    def hostile(x, U, tape, lanes):
+        last_tape = tanh(x.t + U.h(tape))
+        row_0_0 = 0.5 * lanes + last_tape
+        return row_0_0, last_tape
+
+    layer = make_layer(hostile, hidden_size=H).float().to(HERE)
+    compare_engines(layer, cut(WAYS["shared"]), torch.randn(B, 2, D, device=HERE), tolerance=1e-4)
+
+
+def test_tiles_fit_the_device():
+    for name in ("lstm", "gru", "indrnn", "lstm_norm"):
+        for size in (1, 31, 33, 512, 1024, 4096):
+            for batch in (1, 17, 4096):
+                for tiles in choose_tiles(plan(CATALOGUE[name].graph), batch, size, 2, torch.device("cpu")):
+                    assert tiles.units * tiles.programs >= size
+                    assert tiles.alone or tiles.programs <= 132
+                    assert (lanes_at_once(tiles, torch.device("cpu")) or 1) >= 1
+
+
+def test_without_a_device_the_engine_says_what_is_missing():
+    answer = ENGINES["fused"].supports(CATALOGUE["lstm"], torch.device("meta"), torch.float32, Shape(1, 1, 1, 1))
+    assert not answer
+    assert "meta" in answer.reason
+
+
+# -- on a GPU ----------------------------------------------------------------------------------------------------------
+
+LIMITS = {torch.float32: 1e-4, torch.bfloat16: 1e-2, torch.float16: 1e-2}
+
+
+def errors(layer, x, lengths, dtype):
+    """‖difference‖ / ‖value‖ of outputs, final states and every gradient, against the plain loop in float64."""
+    exact = run_all(copy.deepcopy(layer).double(), x.double(), lengths=lengths, engine="eager")
+    found = run_all(copy.deepcopy(layer).to(dtype), x.to(dtype), lengths=lengths, engine="fused")
+    return {
+        name: float((found[name].double() - value.double()).norm() / value.double().norm().clamp(min=1e-3))
+        for name, value in exact.items()
+    }
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_kernels_agree_on_a_gpu(name, dtype):
+    torch.manual_seed(0)
+    for batch, T, units, with_lengths in ((5, 65, 47, True), (33, 40, 128, False)):
+        layer = Recurrent(CATALOGUE[name], 12, units - units % 4 if name == "clockwork" else units).cuda()
+        with torch.no_grad():
+            for parameter in layer.parameters():
+                parameter.copy_(parameter.to(dtype))  # what is stored exactly is compared
+        x = torch.randn(batch, T, 12, device="cuda").to(dtype).float()
+        lengths = torch.randint(0, T + 1, (batch,)) if with_lengths else None
+        found = errors(layer, x, lengths, dtype)
+        worst = max(found, key=lambda key: found[key])
+        assert found[worst] <= LIMITS[dtype], (batch, T, units, worst, found[worst])
+
+
+@pytest.mark.gpu
+def test_repeated_runs_are_identical():
+    torch.manual_seed(0)
+    layer = Recurrent("lstm", 64, 256, engine="fused").cuda().bfloat16()
+    x = torch.randn(16, 2048, 64, device="cuda", dtype=torch.bfloat16)
+    first = run_all(layer, x, engine="fused")
+    for _ in range(50):
+        again = run_all(layer, x, engine="fused")
+        assert all(torch.equal(first[name], again[name]) for name in first)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("batch", "units"), [(1, 1), (4096, 1), (1, 4096), (3, 129), (300, 300), (4096, 64), (64, 2048), (512, 4096)]
+)
+def test_any_size_runs(batch, units):
+    layer = Recurrent("lstm", 8, units, engine="fused").cuda().bfloat16()
+    out = layer(torch.randn(batch, 16, 8, device="cuda", dtype=torch.bfloat16)).outputs
+    out.float().square().mean().backward()
+    expected = Recurrent("lstm", 8, units, engine="vendor").cuda().bfloat16()
+    expected.load_state_dict(layer.state_dict())
+    torch.manual_seed(0)
+    x = torch.randn(batch, 16, 8, device="cuda", dtype=torch.bfloat16)
+    with torch.no_grad():
+        mine, theirs = layer(x).outputs.float(), expected(x).outputs.float()
+    assert (mine - theirs).norm() <= 2e-2 * theirs.norm()
+
+
+@pytest.mark.gpu
+def test_auto_prefers_kernels_that_keep_their_weights_on_chip():
+    device = torch.device("cuda")
+    small, large = Shape(16, 64, 256, 256), Shape(16, 64, 4096, 4096)
+    assert choose("auto", CATALOGUE["lstm"], device, torch.bfloat16, small).name == "fused"
+    assert choose("auto", CATALOGUE["lstm"], device, torch.bfloat16, large).name == "vendor"
+    assert choose("auto", CATALOGUE["leaky"], device, torch.bfloat16, large).name == "fused"
+    assert order(CATALOGUE["lstm"], device, torch.bfloat16, small)[0] == "fused"
