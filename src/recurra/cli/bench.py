@@ -42,6 +42,7 @@ def cells(
     repeats: Annotated[int, typer.Option(min=1, help="Timed rounds through all runners; medians are reported.")] = 15,
     threads: Annotated[int, typer.Option(min=0, help="Threads. Default (0): as many as there are cores.")] = 0,
     forward_only: Annotated[bool, typer.Option("--forward-only", help="Leave out training.")] = False,
+    loop: Annotated[bool, typer.Option(help="Also time the plain loop, which is slow.")] = True,
     streaming: Annotated[bool, typer.Option(help="Also time a stream, sample by sample (CPU).")] = True,
     plot: Annotated[Path | None, typer.Option(help="Draw the times to this SVG file.")] = None,
     write: Annotated[Path | None, typer.Option(help="Write a page with the results, e.g. docs/benchmarks.md.")] = None,
@@ -86,6 +87,7 @@ def cells(
                         dtype=kind,
                         repeats=repeats,
                         forward_only=forward_only,
+                        loop=loop,
                         say=say,
                     )
                 )

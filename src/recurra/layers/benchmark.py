@@ -114,6 +114,7 @@ def bench_cell(
     dtype: torch.dtype = torch.float32,
     repeats: int = 15,
     forward_only: bool = False,
+    loop: bool = True,
     say: Callable[[str], None] = lambda text: None,
 ) -> Result:
     """Time one cell at one size on each of `engines` (all) that can run it, and on its rivals.
@@ -150,7 +151,8 @@ def bench_cell(
         makers["jax"] = (True, lambda x, w: jax_runner(layer, x, w))
     elif not has_jax():
         result.not_run["JAX scan"] = "jax is not installed"
-    makers["eager"] = (True, lambda x, w: engine_runner(layer, "eager", x, w, LOOP))
+    if loop:
+        makers["eager"] = (True, lambda x, w: engine_runner(layer, "eager", x, w, LOOP))
 
     runners: list[tuple[Runner, Row]] = []
     for is_rival, make in makers.values():
