@@ -136,7 +136,7 @@ class Labelling(Experiment[Labeller]):
     """A model that gives labels. With the vocabulary of a run folder, the data is not needed until it is trained or judged."""
 
     per_step = False
-    verbs = ("evaluate", "predict")
+    verbs: tuple[str, ...] = ("evaluate", "predict")
 
     def __init__(self, recipe: LabelRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
         super().__init__(recipe, ranks)
@@ -343,6 +343,7 @@ class Classify(Labelling):
 
 class Tag(Labelling):
     unit = "step"
+    verbs = ("evaluate", "predict", "mimic")
     per_step = True
     factorisation = "Tags are independent given the whole sequence: P(y1 … yT | x) = Π P(yt | x1 … xT)."
 

@@ -97,7 +97,7 @@ class Events(Experiment[EventModel]):
     factorisation = "A product of conditionals: P(case) = Π P(event t | events before, their times and attributes)."
 
     unit = "event"
-    verbs = ("evaluate", "predict", "flag")
+    verbs = ("evaluate", "predict", "flag", "mimic")
 
     def __init__(self, recipe: EventRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
         super().__init__(recipe, ranks)
