@@ -86,7 +86,7 @@ class Trained:
 
     - `pruned`: on test data, with the tree after reduced-error pruning on validation data.
     - `surrogate_error`: by how many questions the surrogate was wrong about weights that it had not seen, the mean over the
-      second half of the training; NaN where there was no surrogate.
+      second half of the training; `None` where there was no surrogate.
     """
 
     penalty: str
@@ -95,7 +95,7 @@ class Trained:
     valid: Judged
     test: Judged
     pruned: Judged
-    surrogate_error: float
+    surrogate_error: float | None
     seconds: float
 
 
@@ -144,7 +144,7 @@ def _train(job: tuple[Recipe, str, float]) -> Trained:
         judge_tree(valid, model, tree),
         judge_tree(test, model, tree),
         judge_tree(test, model, pruned),
-        fmean(errors) if errors else float("nan"),
+        fmean(errors) if errors else None,
         seconds,
     )
 
@@ -162,7 +162,7 @@ class Point:
     test: dict[str, float]
     spread: dict[str, float]
     pruned: dict[str, float]
-    surrogate_error: float
+    surrogate_error: float | None
 
 
 def average(runs: Sequence[Trained]) -> list[Point]:
@@ -184,10 +184,15 @@ def average(runs: Sequence[Trained]) -> list[Point]:
                 for name in vars(group[0].test)
             },
             pruned=_mean([run.pruned for run in group]),
-            surrogate_error=fmean(run.surrogate_error for run in group),
+            surrogate_error=_mean_error(group),
         )
         for (penalty, strength), group in groups.items()
     ]
+
+
+def _mean_error(group: Sequence[Trained]) -> float | None:
+    errors = [run.surrogate_error for run in group if run.surrogate_error is not None]
+    return fmean(errors) if errors else None
 
 
 def _mean(found: Sequence[Judged]) -> dict[str, float]:
