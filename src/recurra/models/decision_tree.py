@@ -76,6 +76,12 @@ class DecisionTree:
         """How many questions are asked of a sample on average: edges from the root to the leaf that it reaches."""
         return float(self.depth[self.leaf_of(x)].mean()) if len(x) else 0.0
 
+    @property
+    def own_path_length(self) -> float:
+        """The same of the samples that the tree was grown from."""
+        reached = self.counts.sum(1) * (self.feature < 0)
+        return float((self.depth * reached).sum() / reached.sum())
+
     def fidelity(self, x: Numbers, said: Classes) -> float:
         """The share of samples of which the tree says what was said."""
         return float((self.predict(x) == said).mean()) if len(x) else 1.0
@@ -90,6 +96,10 @@ class DecisionTree:
         came = np.bincount(self.leaf_of(x) * C + said, minlength=len(self) * C).reshape(-1, C)
         for k in np.flatnonzero(self.feature >= 0)[::-1]:
             came[k] = came[self.no[k]] + came[self.yes[k]]
+        return self._pruned_by(came)
+
+    def _pruned_by(self, came: Classes) -> DecisionTree:
+        """The same, by how many samples of each class came by each node."""
         wrong = came.sum(1) - came[np.arange(len(self)), self.says]
         cut, errors = self.feature < 0, wrong.copy()
         for k in np.flatnonzero(self.feature >= 0)[::-1]:
@@ -184,7 +194,7 @@ def grow_tree(
     """
     if min_leaf < 1:
         raise OptionError(f"min_leaf must be at least 1; got {min_leaf}.")
-    grown = find_grower()(min_samples_leaf=min_leaf, random_state=0).fit(x, said)
+    grown = find_grower()(min_samples_leaf=min_leaf, random_state=0).fit(np.asarray(x, dtype=np.float32), said)
     nodes = grown.tree_
     inner = nodes.children_left >= 0
     counts = np.zeros((nodes.node_count, len(classes)), dtype=np.int64)
@@ -199,7 +209,7 @@ def grow_tree(
         classes=tuple(classes),
         binary=frozenset(np.flatnonzero(((x == 0) | (x == 1)).all(0)).tolist()),
     )
-    return tree.pruned(x, said)
+    return tree._pruned_by(counts)
 
 
 def _quoted(text: str) -> str:

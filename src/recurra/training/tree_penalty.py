@@ -67,7 +67,7 @@ class Steps:
 
     def path_length(self, model: Any) -> float:
         """Ω: how many questions that tree asks of a step, on average."""
-        return self.mimic(model).average_path_length(self.x)
+        return self.mimic(model).own_path_length
 
 
 class Surrogate(nn.Module):
