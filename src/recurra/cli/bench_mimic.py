@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def mimic(
     recipe: Annotated[str, typer.Argument(help="signal-and-noise, tag or events.")] = "signal-and-noise",
     settings: Annotated[list[str] | None, typer.Argument(help="Settings of the recipe, KEY=VALUE each.")] = None,
-    tree: Annotated[str, typer.Option(help="Strengths of training.tree, with commas.")] = "0.03,0.05,0.1,0.2",
+    tree: Annotated[str, typer.Option(help="Strengths of training.tree, with commas.")] = "0.03,0.05,0.065,0.08",
     l1: Annotated[str, typer.Option(help="Strengths of training.l1.")] = "0.001,0.003,0.01,0.03",
     l2: Annotated[str, typer.Option(help="Strengths of training.l2.")] = "1,1.5,2,3",
     seeds: Annotated[int, typer.Option(min=1, help="How many networks for each strength.")] = 3,
