@@ -194,7 +194,8 @@ def grow_tree(
     """
     if min_leaf < 1:
         raise OptionError(f"min_leaf must be at least 1; got {min_leaf}.")
-    grown = find_grower()(min_samples_leaf=min_leaf, random_state=0).fit(np.asarray(x, dtype=np.float32), said)
+    numbers = np.asarray(said, dtype=np.int64)
+    grown = find_grower()(min_samples_leaf=min_leaf, random_state=0).fit(np.asarray(x, dtype=np.float32), numbers)
     nodes = grown.tree_
     inner = nodes.children_left >= 0
     counts = np.zeros((nodes.node_count, len(classes)), dtype=np.int64)

@@ -177,6 +177,11 @@ class Labelling(Experiment[Labeller]):
             )
         return Parts(train, valid, test, sorted(set(flat_labels(found))))
 
+    @property
+    def about_test(self) -> str:
+        """What the test part is called in messages."""
+        return str(self.recipe.data.test_path)
+
     @cached_property
     def encoder(self) -> Symbols | Channels:
         if self._vocabulary is not None:
@@ -243,7 +248,7 @@ class Labelling(Experiment[Labeller]):
     def make_trainer(self, model: Labeller) -> Trainer:
         parts, settings = self.parts, self.recipe.training
         if len(parts.test):
-            self.names.encode(parts.test, "the test part")  # refused now rather than after training
+            self.names.encode(parts.test, self.about_test)  # refused now rather than after training
         if len(parts.valid):
             valid = self.make_stream(parts.valid, "the validation part")
         else:  # nothing to choose by: the model of the last step is kept

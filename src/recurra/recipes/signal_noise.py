@@ -63,6 +63,10 @@ class SignalAndNoise(Tag):
             NAMES,
         )
 
+    @property
+    def about_test(self) -> str:
+        return "the test part"
+
     @cached_property
     def encoder(self) -> Channels:
         if self._vocabulary is None:
