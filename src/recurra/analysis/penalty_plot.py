@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from recurra.analysis.labels import Room
 from recurra.analysis.plots import COLOURS, DASHES, figures
 
 NAMES = {"none": "no penalty", "l1": "L1", "l2": "L2", "tree": "tree"}
@@ -27,8 +30,8 @@ class Spot:
 def plot_penalties(spots: Sequence[Spot], file: Path, *, score: str = "AUC", ceiling: float | None = None) -> None:
     """A line for each penalty from weak to strong; the chosen strength ringed; the best possible score as a line on top."""
     with figures(file, 10, 6.5) as axes:
-        for _, axis in axes:
-            ink = axis.xaxis.label.get_color()
+        for figure, axis in axes:
+            ink, named = axis.xaxis.label.get_color(), []
             for k, penalty in enumerate(dict.fromkeys(spot.penalty for spot in spots)):
                 own = sorted((spot for spot in spots if spot.penalty == penalty), key=lambda spot: spot.strength)
                 x, y = [spot.path_length for spot in own], [spot.score for spot in own]
@@ -48,13 +51,7 @@ def plot_penalties(spots: Sequence[Spot], file: Path, *, score: str = "AUC", cei
                 )
                 for spot in own:
                     if spot.penalty != "none":
-                        axis.annotate(
-                            f"{spot.strength:g}",
-                            (spot.path_length, spot.score),
-                            xytext=(6, -13),
-                            textcoords="offset points",
-                            fontsize=9,
-                        )
+                        named.append((spot, COLOURS[k]))
                     if spot.is_chosen:
                         axis.scatter(spot.path_length, spot.score, s=260, fc="none", ec=ink, lw=1.5, zorder=5)
             if ceiling is not None:
@@ -66,3 +63,8 @@ def plot_penalties(spots: Sequence[Spot], file: Path, *, score: str = "AUC", cei
             )
             axis.grid(alpha=0.5)
             axis.legend(loc="lower right")
+            room = Room(figure, axis)
+            room.keep_free(np.array([spot.path_length, spot.score]) for spot in spots)
+            for spot, colour in named:
+                place = np.array([spot.path_length, spot.score])
+                room.write(f"{spot.strength:g}", [place], fontsize=10, color=colour, fontweight="bold")
