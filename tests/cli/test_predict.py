@@ -40,7 +40,7 @@ def test_train_evaluate_predict(here: Path, capsys: pytest.CaptureFixture[str], 
     assert run(["evaluate", "run", "--plot", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["data"] == "test"
-    assert [set(row) for row in found["scores"].values()] == [{"accuracy", "macro F1", "nats"}] * 2
+    assert [set(row) for row in found["scores"].values()] == [{"accuracy", "macro F1", "nats", "AUC"}] * 2
     assert sum(map(sum, found["confusion"]["counts"])) == found["tokens"]
     assert (here / "run/explain/confusion.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (here / "run/explain/confusion.svg").read_text()

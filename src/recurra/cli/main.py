@@ -9,6 +9,7 @@ import typer
 
 from recurra.cli.bench import bench
 from recurra.cli.bench_depth import depth
+from recurra.cli.bench_mimic import mimic as bench_mimic
 from recurra.cli.bench_training import training
 from recurra.cli.cells import cells
 from recurra.cli.check import check
@@ -16,6 +17,7 @@ from recurra.cli.evaluate import evaluate
 from recurra.cli.explain import explain
 from recurra.cli.flag import flag
 from recurra.cli.forecast import forecast
+from recurra.cli.mimic import mimic
 from recurra.cli.predict import predict
 from recurra.cli.regions import regions
 from recurra.cli.runs import recipes, runs
@@ -47,6 +49,7 @@ VERBS = (
     forecast,
     flag,
     explain,
+    mimic,
     regions,
     runs,
     recipes,
@@ -55,6 +58,7 @@ for verb in VERBS:
     app.command()(verb)
 bench.command()(training)
 bench.command()(depth)
+bench.command()(bench_mimic)
 app.add_typer(bench, name="bench")
 
 

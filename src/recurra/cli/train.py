@@ -198,7 +198,7 @@ def _run(
     monitor: int | None = None,
 ) -> dict[str, Any]:
     """Every event of the training: to the metrics, to the checkpoints, to the display."""
-    from recurra.training.loop import Finished, Save, Step, Validated
+    from recurra.training.loop import Finished, Measured, Save, Step, Validated
 
     began = last = time.monotonic()
     stop, tokens = _Stop(), 0
@@ -215,6 +215,8 @@ def _run(
                     if monitor is not None and experiment is not None and event.step % monitor == 0:
                         keep({"step": event.step} | _look(experiment, trainer))
                     display.step(event, tokens / max(1e-9, now - began))
+                case Measured():
+                    keep({"step": event.step} | event.values)
                 case Validated():
                     keep({"step": event.step, "valid": event.valid})
                     display.validated(event)

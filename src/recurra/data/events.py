@@ -210,5 +210,14 @@ def time_features(times: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.stack([*ages, np.sin(day), np.cos(day), np.sin(week), np.cos(week), times / YEAR], axis=1)
 
 
-TIME_FEATURES = 7
+TIME_NAMES = (
+    "log seconds since the event before",
+    "log seconds since the first",
+    "sine of the hour",
+    "cosine of the hour",
+    "sine of the weekday",
+    "cosine of the weekday",
+    "years since 1970",
+)
+TIME_FEATURES = len(TIME_NAMES)
 YEAR = 365.25 * 86400

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from recurra.models.sequence import SequenceModel
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.training.distributed import Ranks
 from recurra.training.loop import Teacher, Training
+from recurra.training.tree_penalty import MOST_STEPS, Steps, TreePenalty
 from recurra.types import setting
 
 
@@ -55,6 +56,9 @@ class StepModel(Model):
 class Recipe:
     """Everything that a run depends on. Each kind of experiment adds its `data`."""
 
+    says_classes: ClassVar[bool] = False
+    """Whether the model says one of some classes at each step, so that a decision tree can mimic it."""
+
     name: str = setting("", "which recipe this is")
     model: Model = field(default_factory=Model)
     training: Training = field(default_factory=Training)
@@ -73,6 +77,11 @@ class Recipe:
         choose_from("device", self.device, ("cpu", "cuda"))
         if not abs(self.seed) < 2**63:
             raise OptionError(f"seed={self.seed} is too large: a seed has 63 bits.")
+        if getattr(self.training, "tree", 0) and not self.says_classes:
+            raise OptionError(
+                f"training.tree={self.training.tree} is for models that name a class at each step: tag, "
+                "signal-and-noise, events. Leave it out."
+            )
         if self.device == "cuda" and not torch.cuda.is_available():
             raise OptionError("device=cuda was asked for, but torch finds no CUDA device here. Use device=cpu.")
 
@@ -233,6 +242,15 @@ class Experiment(ABC, Generic[M]):
     def says(self, model: M, hidden: Tensor) -> list[str]:
         """What the model says at some outputs of its last layer, in a word each: names for attractors."""
         return [""] * len(hidden)
+
+    def steps(self, part: str, most: int | None = None) -> Steps:
+        """Steps of the `train`, `valid` or `test` part as a decision tree reads them; at most so many, in whole sequences."""
+        raise OptionError(f"{self.recipe.name} names no class at each step: there is nothing that a tree could mimic.")
+
+    def tree_penalty(self, model: M) -> TreePenalty | None:
+        """What the setting `training.tree` asks for."""
+        strength = self.recipe.training.tree
+        return TreePenalty(strength, self.steps("train", MOST_STEPS), model, self.recipe.seed) if strength else None
 
     def trainer(self) -> Teacher:
         """Everything of a run that is not its folder. Every random number comes from the seed."""

@@ -15,6 +15,7 @@ from recurra.recipes import (
     language,
     memory,
     reservoir,
+    signal_noise,
     translate,
     tree,
 )
@@ -25,7 +26,19 @@ from recurra.training.distributed import Ranks
 
 RECIPES: dict[str, Preset] = {
     name: preset
-    for kind in (language, conditioned, translate, classify, events, memory, jordan, tree, feedforward, reservoir)
+    for kind in (
+        language,
+        conditioned,
+        translate,
+        classify,
+        signal_noise,
+        events,
+        memory,
+        jordan,
+        tree,
+        feedforward,
+        reservoir,
+    )
     for name, preset in kind.PRESETS.items()
 }
 
@@ -35,6 +48,7 @@ EXPERIMENTS: dict[type[Recipe], Any] = {
     translate.TranslateRecipe: translate.Translate,
     classify.ClassifyRecipe: classify.Classify,
     classify.TagRecipe: classify.Tag,
+    signal_noise.SignalRecipe: signal_noise.SignalAndNoise,
     events.EventRecipe: events.Events,
     memory.MemoryRecipe: memory.Memory,
     jordan.JordanRecipe: jordan.Jordanian,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,18 +14,25 @@ from torch import Tensor
 from recurra.data.encoding import Channels, Names, Symbols, encoder_from_json, fit_encoder, flat_labels
 from recurra.data.labelled import How, Labelled, read_labelled
 from recurra.data.labelled_batches import LabelledSequences
+from recurra.data.tokenisers import Words
 from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.classify import HEADS, Classifier
+from recurra.models.decision_tree import Numbers
 from recurra.models.labelling import Labeller
 from recurra.models.tag import Tagger
 from recurra.recipes.base import Answer, Experiment, Model, Preset, Probe, Question, Recipe, check_whole
 from recurra.training.distributed import Ranks
 from recurra.training.labelling import evaluate_labels, label_loss, most_frequent, predict_labels
 from recurra.training.loop import Trainer, Training
+from recurra.training.ranking import auc
+from recurra.training.tree_penalty import Steps
 from recurra.types import setting
 
 EVALUATED = 256
 """How many sequences are judged at a time; what is found does not depend on it."""
+
+MOST_SYMBOLS = 100
+"""How many tokens, the most frequent, a decision tree may ask about."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,7 @@ class ClassifyRecipe(LabelRecipe):
 
 @dataclass(frozen=True)
 class TagRecipe(LabelRecipe):
+    says_classes: ClassVar[bool] = True
     model: LabelModel = field(default_factory=LabelModel)
 
 
@@ -128,7 +136,7 @@ class Labelling(Experiment[Labeller]):
     """A model that gives labels. With the vocabulary of a run folder, the data is not needed until it is trained or judged."""
 
     per_step = False
-    verbs = ("evaluate", "predict")
+    verbs: tuple[str, ...] = ("evaluate", "predict")
 
     def __init__(self, recipe: LabelRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
         super().__init__(recipe, ranks)
@@ -169,6 +177,11 @@ class Labelling(Experiment[Labeller]):
             )
         return Parts(train, valid, test, sorted(set(flat_labels(found))))
 
+    @property
+    def about_test(self) -> str:
+        """What the test part is called in messages."""
+        return str(self.recipe.data.test_path)
+
     @cached_property
     def encoder(self) -> Symbols | Channels:
         if self._vocabulary is not None:
@@ -199,8 +212,10 @@ class Labelling(Experiment[Labeller]):
             f"{len(parts.test):,} to test; {self.encoder.about}, {len(self.names)} classes"
         )
 
-    def make_stream(self, part: Labelled, about: str, *, training: bool = False) -> LabelledSequences:
-        """Batches of a part, this rank's share of each; `about` is for messages."""
+    def make_stream(
+        self, part: Labelled, about: str, *, training: bool = False, alone: bool = False
+    ) -> LabelledSequences:
+        """Batches of a part, this rank's share of each, or with `alone` all of it; `about` is for messages."""
         values, lengths = self.encoder.encode(part, self.recipe.precision)
         if part.labels is None:
             targets = torch.zeros(len(values) if self.per_step else len(lengths), dtype=torch.int64)
@@ -214,8 +229,8 @@ class Labelling(Experiment[Labeller]):
             per_step=self.per_step,
             seed=self.recipe.seed,
             shuffle=training,
-            rank=self.ranks.rank,
-            world=self.ranks.world,
+            rank=0 if alone else self.ranks.rank,
+            world=1 if alone else self.ranks.world,
         )
 
     def label_options(self) -> dict[str, Any]:
@@ -233,18 +248,25 @@ class Labelling(Experiment[Labeller]):
     def make_trainer(self, model: Labeller) -> Trainer:
         parts, settings = self.parts, self.recipe.training
         if len(parts.test):
-            self.names.encode(parts.test, str(self.recipe.data.test_path))  # refused now rather than after training
+            self.names.encode(parts.test, self.about_test)  # refused now rather than after training
         if len(parts.valid):
             valid = self.make_stream(parts.valid, "the validation part")
         else:  # nothing to choose by: the model of the last step is kept
             settings = replace(settings, validate_every=settings.steps, patience=None)
             valid = self.make_stream(parts.train, "the training part")
+        penalty = self.tree_penalty(model)
+
+        def judge(judged: Labeller) -> float:
+            nats = evaluate_labels(judged, valid, self.ranks).nats
+            return nats if penalty is None else nats + penalty.of(judged)
+
         return Trainer(
             model,
             self.make_stream(parts.train, "the training part", training=True),
             settings,
-            lambda judged: evaluate_labels(judged, valid, self.ranks).nats,
+            judge,
             whole=label_loss,
+            penalty=penalty,
             bfloat16=self.recipe.dtype == "bfloat16",
             ranks=self.ranks,
         )
@@ -264,11 +286,17 @@ class Labelling(Experiment[Labeller]):
             part, name = read_labelled(question.data, self.how(self.vocabulary["columns"])), question.data
         else:
             part, name = self.held_out
-        found = evaluate_labels(model, self.make_stream(part, name))
+        stream = self.make_stream(part, name)
+        found = evaluate_labels(model, stream)
         scores = {self.called: found.scores}
         if question.baselines:
             seen = torch.tensor(list(self.names.counts.values()))
             scores[f"always {self.names.names[int(seen.argmax())]}"] = most_frequent(seen, found.counts).scores
+        if len(self.names) == 2:  # of a constant, every pair is a tie
+            for row in scores.values():
+                row["AUC"] = 0.5
+            said = torch.cat(predict_labels(model, stream))[:, 1]
+            scores[self.called]["AUC"] = auc(said, self.names.encode(part, name))
         return Answer(name, found.total, scores, (self.names.names, found.counts.tolist()))
 
     def predict(self, model: Labeller, path: str | None) -> list[dict[str, Any]]:
@@ -320,12 +348,53 @@ class Classify(Labelling):
 
 class Tag(Labelling):
     unit = "step"
+    verbs = ("evaluate", "predict", "mimic")
     per_step = True
     factorisation = "Tags are independent given the whole sequence: P(y1 … yT | x) = Π P(yt | x1 … xT)."
 
     def make_model(self) -> Tagger:
         model = self.recipe.model
         return Tagger(self.encoder.size, len(self.names), model.cell, model.hidden_size, **self.label_options())
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """What a decision tree calls the numbers of a step."""
+        assert isinstance(self.encoder, Channels)
+        return tuple(f"channel {k}" for k in range(1, len(self.encoder.mean) + 1))
+
+    def steps(self, part: str, most: int | None = None) -> Steps:
+        """A tree reads numbers as they stood in the file, or which of the most frequent tokens a step is."""
+        data: Labelled = getattr(self.parts, part)
+        if most is not None:
+            ends = np.cumsum([len(sequence) for sequence in data.sequences])
+            data = data.take(list(range(max(1, int((ends <= most).sum())))))
+        if not len(data):
+            raise OptionError(f"this run has no {part} part: give it a share of the data.")
+        values, _ = self.encoder.encode(data, torch.float64)
+        stream = self.make_stream(data, f"the {part} part", alone=True)
+        features, x = self._readable(data, values)
+        return Steps(
+            x,
+            features,
+            tuple(self.names.names),
+            stream.targets,
+            lambda model: torch.cat(predict_labels(model, stream)),
+        )
+
+    def _readable(self, data: Labelled, values: Tensor) -> tuple[tuple[str, ...], Numbers]:
+        """The columns that a tree may ask about."""
+        encoder = self.encoder
+        if isinstance(encoder, Channels):
+            raw = np.concatenate(data.sequences).astype(np.float64)
+            missing, kept = np.isnan(raw), self.feature_names
+            raw = np.where(missing, np.array(encoder.mean), raw)
+            marks = list(encoder.indicated)
+            return (*kept, *(f"{kept[k]} missing" for k in marks)), np.column_stack([raw, missing[:, marks]])
+        counts = torch.bincount(values.long(), minlength=encoder.size)
+        often = counts.argsort(descending=True, stable=True)[:MOST_SYMBOLS].sort().values
+        assert isinstance(encoder.tokeniser, Words)  # steps with tags are tokens, never parts of a text
+        symbols = encoder.tokeniser.symbols
+        return tuple(repr(symbols[k]) for k in often.tolist()), (values[:, None] == often).double().numpy()
 
     def say(self, probabilities: Tensor) -> dict[str, Any]:
         best = probabilities.max(-1)

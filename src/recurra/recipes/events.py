@@ -6,14 +6,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from recurra.data.cases import CaseBatch, CaseCode, Cases
-from recurra.data.events import TIME_FEATURES, Case, EventLog, read_log
+from recurra.data.events import TIME_FEATURES, TIME_NAMES, Case, EventLog, read_log
 from recurra.errors import DataError, OptionError
 from recurra.models.events import EventModel
 from recurra.recipes.base import Answer, Experiment, Preset, Probe, Question, Recipe, check_whole
@@ -21,6 +21,7 @@ from recurra.training.distributed import Ranks
 from recurra.training.evaluation import evaluate_whole, judging
 from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import batch_weights, weighted_nll
+from recurra.training.tree_penalty import Steps
 from recurra.types import setting
 
 PREFIXES = (2, 3, 4, 5)
@@ -58,6 +59,7 @@ class EventModelSettings:
 
 @dataclass(frozen=True)
 class EventRecipe(Recipe):
+    says_classes: ClassVar[bool] = True
     data: EventData = field(default_factory=EventData)
     model: EventModelSettings = field(default_factory=EventModelSettings)  # type: ignore[assignment]
     time_weight: float = setting(0.1, "how much the squared error of the time to the next event counts")
@@ -95,7 +97,7 @@ class Events(Experiment[EventModel]):
     factorisation = "A product of conditionals: P(case) = Π P(event t | events before, their times and attributes)."
 
     unit = "event"
-    verbs = ("evaluate", "predict", "flag")
+    verbs = ("evaluate", "predict", "flag", "mimic")
 
     def __init__(self, recipe: EventRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
         super().__init__(recipe, ranks)
@@ -180,12 +182,19 @@ class Events(Experiment[EventModel]):
             return loss + weight * ((gaps - batch.gaps.to(gaps)).square() * goes_on).sum()
 
         valid = self.make_stream(self.parts["valid"], training=False)
+        penalty = self.tree_penalty(model)
+
+        def judge(judged: EventModel) -> float:
+            nats = evaluate_whole(judged, valid, lambda batch: _run(judged, batch)[0], self.ranks).mean
+            return nats if penalty is None else nats + penalty.of(judged)
+
         return Trainer(
             model,
             self.make_stream(self.parts["train"], training=True),
             self.recipe.training,
-            lambda judged: evaluate_whole(judged, valid, lambda batch: _run(judged, batch)[0], self.ranks).mean,
+            judge,
             whole=learn,
+            penalty=penalty,
             bfloat16=self.recipe.dtype == "bfloat16",
             ranks=self.ranks,
         )
@@ -266,6 +275,44 @@ class Events(Experiment[EventModel]):
                 chance = float(logs[t - 1, true[t]].exp())
                 yield Flag(case.name, t + 1, case.activities[t], chance, expected)
 
+    def steps(self, part: str, most: int | None = None) -> Steps:
+        """A tree reads which activity an event is, which values its attributes have, and when it was."""
+        cases = self.parts[part]
+        if most is not None:
+            ends = np.cumsum([len(case.activities) for case in cases])
+            cases = cases[: max(1, int((ends <= most).sum()))]
+        if not cases:
+            raise OptionError(f"this run has no {part} part: give it a share of the log.")
+        coded = [self.code.encode(case) for case in cases]
+        batches = [
+            Cases(some, len(some), shuffle=False)._take(np.arange(len(some)))
+            for some in (coded[k : k + 256] for k in range(0, len(coded), 256))
+        ]
+
+        def probabilities(model: EventModel) -> Tensor:
+            with judging(model):
+                logits = [_run(model, batch)[0][_inside(batch)] for batch in batches]
+            return torch.cat(logits).double().softmax(-1).cpu()
+
+        names = [(activity or "another activity") for activity in self.code.activities]
+        columns, asked = [torch.cat([case.what for case in coded])], [names]
+        for k, (attribute, values) in enumerate(self.code.values.items()):
+            columns.append(torch.cat([case.attributes[:, k] for case in coded]))
+            asked.append([f"{attribute} = {value or 'another'}" for value in values])
+        blocks = [torch.nn.functional.one_hot(c, len(a)).double() for c, a in zip(columns, asked, strict=True)]
+        features = [name for names in asked for name in names]
+        if self.code.has_times:
+            times = torch.cat([case.times for case in coded]).double()
+            blocks.append(times * times.new_tensor(self.code.scale) + times.new_tensor(self.code.mean))
+            features += TIME_NAMES
+        return Steps(
+            torch.cat(blocks, dim=1).numpy(),
+            tuple(features),
+            (*names, "(end of case)"),
+            torch.cat([case.following for case in coded]),
+            probabilities,
+        )
+
     def probe(self, model: EventModel, steps: int) -> Probe:
         """The longest cases of the log."""
         longest = sorted(self.parts["train"], key=lambda case: -len(case.activities))[:8]
@@ -282,6 +329,12 @@ def _run(model: EventModel, batch: CaseBatch) -> tuple[Tensor, Tensor]:
         batch.inputs.to(device), batch.times.to(device), batch.attributes.to(device), batch.lengths.to(device)
     )
     return logits, gaps
+
+
+def _inside(batch: CaseBatch) -> Tensor:
+    """Which steps of a batch are true."""
+    assert batch.lengths is not None
+    return torch.arange(batch.inputs.shape[1]) < batch.lengths[:, None]
 
 
 def _row(right: list[tuple[int, bool]]) -> dict[str, float]:

@@ -21,6 +21,7 @@ from recurra.training.distributed import Ranks
 from recurra.training.feeding import own_inputs, read_feeding
 from recurra.training.objectives import OVER_TIME, batch_weights, weighted_nll
 from recurra.training.schedules import SCHEDULES, Plateau, learning_rate
+from recurra.training.tree_penalty import TreePenalty
 from recurra.training.truncation import Loss, backward, read_truncation
 from recurra.types import State, setting
 
@@ -43,6 +44,9 @@ class Training:
     over_time: str = setting("mean", "the loss of a sequence: mean, sum or 1/t")
     l2: float = setting(0.0, "weight decay")
     l1: float = setting(0.0, "penalty on the sum of absolute weights")
+    tree: float = setting(
+        0.0, "penalty on each question that a decision tree asks, on average, that mimics what is said at each step"
+    )
     average: str | None = setting(
         None, "evaluate averaged weights: ema:0.999 (exponential), asgd:1000 (mean from a step on)"
     )
@@ -68,7 +72,7 @@ class Training:
         for name in ("learning_rate", "clip_norm", "clip_value", "stop_at_gradient"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise OptionError(f"training.{name} must be positive; got {getattr(self, name)}.")
-        for name in ("l1", "l2", "momentum", "warmup"):
+        for name in ("l1", "l2", "tree", "momentum", "warmup"):
             if not getattr(self, name) >= 0:
                 raise OptionError(f"training.{name} must not be negative; got {getattr(self, name)}.")
         if not 0 <= self.reset <= 1:
@@ -92,6 +96,14 @@ class Step:
     learning_rate: float
     tokens: int
     skipped: bool = False
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What else was found out at a step, by name."""
+
+    step: int
+    values: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -119,7 +131,7 @@ class Finished:
     failed: bool = False
 
 
-Event = Step | Validated | Save | Finished
+Event = Step | Measured | Validated | Save | Finished
 
 
 class Teacher(Protocol):
@@ -158,6 +170,7 @@ class Trainer:
     - `loss`: predictions, targets and the weight of each step, to what is minimised.
     - `whole`: for models that do not read step by step (of pairs, of trees): the model and a batch to the loss, summed over
       what the batch counts as its tokens. `loss`, truncation and feeding are not used then.
+    - `penalty`: on the tree that mimics the model; its gradient is added to that of the loss.
     - `ranks`: the processes that train together; every method is called by all of them.
 
     A trainer that was restored from a checkpoint goes on bit for bit as if it had never stopped (on a CPU with the same
@@ -173,12 +186,14 @@ class Trainer:
         *,
         loss: Loss = weighted_nll,
         whole: Whole | None = None,
+        penalty: TreePenalty | None = None,
         bfloat16: bool = False,
         ranks: Ranks = Ranks(),
     ):
         self.model: Any = model
         self.stream, self.settings, self.evaluate = stream, settings, evaluate
         self.loss, self.whole, self.bfloat16, self.ranks = loss, whole, bfloat16, ranks
+        self.penalty = penalty
         self.truncation, self.feeding = read_truncation(settings.truncation), read_feeding(settings.feeding)
         self.optimiser = OPTIMISERS[settings.optimiser](model.parameters(), settings)
         self.plateau = Plateau()
@@ -217,6 +232,10 @@ class Trainer:
         while self.step < settings.steps:
             event = self.update(self.stream.next())
             yield event
+            if self.penalty is not None and self.ranks.is_first and not event.skipped:
+                found = self.penalty.follow(self.model, self.step)
+                if found:
+                    yield Measured(self.step, found)
             if self.in_a_row >= PATIENCE_WITH_NAN:
                 yield Finished(
                     self.step,
@@ -257,6 +276,8 @@ class Trainer:
         state = self._start()
         self.optimiser.zero_grad(set_to_none=True)
         total, final, tail = self._backward(batch, state) if self.whole is None else (self._learn(batch), None, None)
+        if self.penalty is not None and self.ranks.is_first:  # the sum over ranks has it once
+            total = total + self.penalty.add_gradients(model)
         total = self._share(total)
         if settings.l1:  # once, after the sum: a rank without rows has no gradients of its own
             for parameter in model.parameters():
@@ -384,6 +405,8 @@ class Trainer:
             tensors["tail"] = torch.cat(gather(self.tail))
         if self.average is not None:
             tensors |= {f"average.{name}": value for name, value in self.average.model.state_dict().items()}
+        if self.penalty is not None:
+            tensors |= {f"penalty.{name}": value for name, value in self.penalty.state().items()}
         facts = {
             "stream": self.stream.state_dict(),
             "optimiser": scalars,
@@ -402,6 +425,8 @@ class Trainer:
         restore_weights(self.model, checkpoint.weights, "the checkpoint")
         if self.average is not None:
             restore_weights(self.average.model, checkpoint.part("average"), "the checkpoint's averaged weights")
+        if self.penalty is not None:
+            self.penalty.restore(checkpoint.part("penalty"))
         described = self.optimiser.state_dict()
         described["state"] = {int(index): dict(values) for index, values in facts["optimiser"].items()}
         for name, value in tensors.items():
