@@ -13,6 +13,7 @@ from recurra.recipes import (
     feedforward,
     jordan,
     language,
+    machine_log,
     memory,
     reservoir,
     translate,
@@ -25,7 +26,19 @@ from recurra.training.distributed import Ranks
 
 RECIPES: dict[str, Preset] = {
     name: preset
-    for kind in (language, conditioned, translate, classify, events, memory, jordan, tree, feedforward, reservoir)
+    for kind in (
+        language,
+        conditioned,
+        translate,
+        classify,
+        events,
+        machine_log,
+        memory,
+        jordan,
+        tree,
+        feedforward,
+        reservoir,
+    )
     for name, preset in kind.PRESETS.items()
 }
 
@@ -36,6 +49,7 @@ EXPERIMENTS: dict[type[Recipe], Any] = {
     classify.ClassifyRecipe: classify.Classify,
     classify.TagRecipe: classify.Tag,
     events.EventRecipe: events.Events,
+    machine_log.MachineLogRecipe: machine_log.MachineLog,
     memory.MemoryRecipe: memory.Memory,
     jordan.JordanRecipe: jordan.Jordanian,
     tree.TreeRecipe: tree.TreeClassification,
