@@ -9,7 +9,17 @@ from recurra.cli.main import run
 from recurra.data.events import Case
 from recurra.data.machine_log import simulate_log, write_log
 from recurra.errors import DataError
-from recurra.recipes.machine_log import Counted, Said, between, figures, true_machine, useful_triggers
+from recurra.recipes.catalogue import begin, find_recipe
+from recurra.recipes.machine_log import (
+    Counted,
+    MachineLog,
+    Said,
+    between,
+    figures,
+    true_machine,
+    useful_triggers,
+)
+from recurra.recipes.reader import override
 from tests.cli.test_train import refused
 
 TRIGGERS = ["Power", "Start", "Program 1", "Start", "Level", "Power", "Timer", "Timer", "Timer"]
@@ -59,6 +69,16 @@ def test_counting_does_not_know_how_many_rounds_are_left() -> None:
     assert counted.say(other).following[-1] == "Drain"  # the machine soaks again
     assert counted.say(other).chances[1] == 0
     assert counted.say(other).following[1] == ""  # a pair that was never seen
+
+
+def test_any_seed_makes_a_log_and_another_one_to_judge() -> None:
+    settings = ["seed=-1", "data.cases=20", "data.length=10", "data.test=0.5"]
+    made = begin(override(find_recipe("washing-machine-log"), settings))
+    assert isinstance(made, MachineLog)
+    known, held = made.log.cases[:10], made.parts["test"]
+    assert made.parts["train"] + made.parts["valid"] == known
+    assert len(held) == 10
+    assert not any(case.activities == other.activities for case in known for other in held)
 
 
 @pytest.fixture

@@ -77,8 +77,8 @@ class MachineLog(Events):
         if data.path is not None:
             return self.read(data.path)
         held = round(data.test * data.cases)
-        log = simulate_log(data.cases - held, data.length, seed, data.noise)
-        other = simulate_log(held, data.length, TEST + seed, data.noise).cases if held else []
+        log = simulate_log(data.cases - held, data.length, seed % 2**64, data.noise)
+        other = simulate_log(held, data.length, (TEST + seed) % 2**64, data.noise).cases if held else []
         return replace(log, cases=log.cases + other)
 
     def judge(self, model: EventModel, question: Question) -> Answer:
