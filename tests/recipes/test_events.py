@@ -73,9 +73,29 @@ def test_from_a_log_to_what_is_next_and_what_is_wrong(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.usefixtures("here")
+def test_attributes_of_the_next_event(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who does what: the worker of an event is said by its activity, so the next one can be known where the next activity is."""
+    rows = Path("log.csv").read_text().splitlines()
+    worker = {"open": "Ann", "check": "Bob", "repair": "Cem", "close": "Dan"}
+    worked = [f"{row},{worker[row.split(',')[1]]}" for row in rows[1:]]
+    Path("worked.csv").write_text("\n".join([f"{rows[0]},worker", *worked]))
+    settings = ["data.path=worked.csv", "data.attributes=kind,worker", "data.predict=worker", *SETTINGS]
+    assert run(["train", "events", *settings, "--out", "run"]) == 0
+    assert run(["evaluate", "run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"]["lstm-16"]["next worker"] == 1
+    Path("open.csv").write_text("case,activity,time,kind,worker\n7,open,0,small,Ann\n7,check,86400,small,Bob\n")
+    assert run(["predict", "run", "open.csv", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["predictions"][0]["attributes"] == {"worker": "Cem"}
+    assert run(["predict", "run", "open.csv"]) == 0
+    assert capsys.readouterr().out.strip().endswith("worker Cem")
+
+
+@pytest.mark.usefixtures("here")
 def test_what_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "data.path" in refused(["train", "events"], capsys)
     assert "no column 'what'" in refused(["train", "events", "data.path=log.csv", "data.activity=what"], capsys)
+    wrong = ["data.path=log.csv", "data.predict=kind"]
+    assert "must be one of data.attributes" in refused(["train", "events", *wrong], capsys)
     (here / "one.csv").write_text("case,activity\n" + "".join(f"{k},x\n" for k in range(30)))
     assert "one activity only" in refused(["train", "events", "data.path=one.csv"], capsys)
     (here / "two.csv").write_text("case,activity\n1,x\n1,y\n")
@@ -94,10 +114,10 @@ def test_a_case_is_judged_the_same_in_any_company() -> None:
     model = EventModel(len(code.activities), [], 7, "lstm", 8).double().eval()
     stream = Cases([code.encode(case) for case in cases], 6, shuffle=False)
     whole = stream._take(np.arange(6))
-    logits, gaps = model(whole.inputs, whole.times, whole.attributes, whole.lengths)
+    logits, gaps, _ = model(whole.inputs, whole.times, whole.attributes, whole.lengths)
     for k in range(6):
         alone = stream._take(np.array([k]))
-        own, gap = model(alone.inputs, alone.times, alone.attributes, alone.lengths)
+        own, gap, _ = model(alone.inputs, alone.times, alone.attributes, alone.lengths)
         n = len(cases[k].activities)
         torch.testing.assert_close(own[0], logits[k, :n])
         torch.testing.assert_close(gap[0], gaps[k, :n])

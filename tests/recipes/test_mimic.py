@@ -104,7 +104,7 @@ class TestEventLogs:
         assert steps.features[-1] == "years since 1970"
         ages = steps.x[:, steps.features.index("log seconds since the event before")]
         assert sorted(set(ages.round(3))) == [0.0, pytest.approx(np.log1p(86400), abs=1e-3)]
-        logs = torch.cat([each[1] for each in experiment._after(model, experiment.parts["train"])])
+        logs = torch.cat([said.logits for _, said in experiment.following(model, experiment.parts["train"])])
         assert torch.allclose(steps.probabilities(model), logs.exp(), atol=1e-6)
         tree = mimic(experiment, model)
         found = judge_tree(experiment.steps("test"), model, tree)

@@ -93,7 +93,7 @@ def test_reading_the_future_is_refused() -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_penalty_is_taken_or_refused_by_every_recipe(name: str) -> None:
-    if name in ("tag", "events", "signal-and-noise"):
+    if name in ("tag", "events", "signal-and-noise", "washing-machine-log", "washing-machine-hidden"):
         assert override(find_recipe(name), ["training.tree=0.1"]).training.tree == 0.1
         with pytest.raises(OptionError, match="must not be negative"):
             override(find_recipe(name), ["training.tree=-1"])

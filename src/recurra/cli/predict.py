@@ -33,7 +33,9 @@ def predict(
             print_json({"run": str(run), "data": file, "predictions": [asdict(case) for case in cases]})
         for case in () if as_json else cases:
             chances = ", ".join(f"{name} {chance:.4f}" for name, chance in case.probabilities.items())
-            print(f"{case.case}\t{chances}" + ("" if case.seconds is None else f"\tin {case.seconds / 3600:.1f} h"))
+            wait = [] if case.seconds is None else [f"in {case.seconds / 3600:.1f} h"]
+            further = [f"{column} {value}" for column, value in case.attributes.items()]
+            print("\t".join([case.case, chances, *wait, *further]))
         return
     if not isinstance(experiment, Labelling):
         raise OptionError(f"{run} gives no labels: its recipe is {experiment.recipe.name}. Use recurra evaluate.")

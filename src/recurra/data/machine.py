@@ -78,6 +78,12 @@ class Machine:
         return self.name, self.rounds
 
     @property
+    def output(self) -> str:
+        """What can be seen and heard of it from outside: Idle is Programmed and Rinse is Dry to who stands before it."""
+        power, _, _, _, pump, _, outlet, spin = self.variables
+        return "spins" if spin else "fills" if pump else "empties" if outlet else "lit" if power else "dark"
+
+    @property
     def variables(self) -> tuple[int, ...]:
         """The eight state variables."""
         runs = self.name in ("Soak", "Rinse", "Drain", "Dry")

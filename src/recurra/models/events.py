@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
@@ -11,15 +14,26 @@ from recurra.layers.recurrent import Recurrent
 from recurra.types import Float, Int
 
 
+class Following(NamedTuple):
+    """What is said of the event after each one: logits of its activity, the scaled logarithm of the time to it, and logits of
+    those of its attributes that are predicted."""
+
+    logits: Float[Tensor, "B T A"]
+    gaps: Float[Tensor, "B T"]
+    attributes: tuple[Float[Tensor, "B T V"], ...]
+
+
 class EventModel(nn.Module):
-    """Embeddings of an event's activity and attributes beside its features of time, recurrent layers, and two linear maps.
+    """Embeddings of an event's activity and attributes beside its features of time, recurrent layers, and a linear map for each
+    thing that is predicted.
 
     - `activities`: how many there are, counting "another"; the end of a case is one more that can be predicted.
-    - `values`: of each attribute, how many values there are. `times`: how many features of time, none if 0.
+    - `values`: of each attribute, how many values there are. `predicted`: the numbers of those that are predicted too.
+    - `times`: how many features of time, none if 0.
 
     ```python
     model = EventModel(activities=10, values=[4], times=6, cell="gru", hidden_size=32)
-    logits, gaps = model(what, times, attributes, lengths)      # [B, T, 11], [B, T]
+    logits, gaps, _ = model(what, times, attributes, lengths)      # [B, T, 11], [B, T]
     ```
     """
 
@@ -31,6 +45,7 @@ class EventModel(nn.Module):
         cell: Cell | str,
         hidden_size: int,
         *,
+        predicted: Sequence[int] = (),
         embedding_size: int = 16,
         layers: int = 1,
         dropout: float = 0.0,
@@ -44,6 +59,7 @@ class EventModel(nn.Module):
         self.dropout = VariationalDropout(dropout)
         self.output = nn.Linear(hidden_size, activities + 1)
         self.gap = nn.Linear(hidden_size, 1)
+        self.predicted = nn.ModuleList(nn.Linear(hidden_size, values[k]) for k in predicted)
 
     def embed(
         self, what: Int[Tensor, "B T"], times: Float[Tensor, "B T F"], attributes: Int[Tensor, "B T K"]
@@ -58,8 +74,7 @@ class EventModel(nn.Module):
         times: Float[Tensor, "B T F"],
         attributes: Int[Tensor, "B T K"],
         lengths: Int[Tensor, " B"],
-    ) -> tuple[Float[Tensor, "B T A"], Float[Tensor, "B T"]]:
-        """After each event: the logits of the next one, and the scaled logarithm of the time to it."""
+    ) -> Following:
         trace = self.recurrent(self.embed(what, times, attributes), None, lengths)
         hidden = self.dropout(trace.outputs.transpose(0, 1)).transpose(0, 1)
-        return self.output(hidden), self.gap(hidden)[..., 0]
+        return Following(self.output(hidden), self.gap(hidden)[..., 0], tuple(each(hidden) for each in self.predicted))

@@ -15,7 +15,7 @@ from torch import Tensor
 from recurra.data.cases import CaseBatch, CaseCode, Cases
 from recurra.data.events import TIME_FEATURES, TIME_NAMES, Case, EventLog, read_log
 from recurra.errors import DataError, OptionError
-from recurra.models.events import EventModel
+from recurra.models.events import EventModel, Following
 from recurra.recipes.base import Answer, Experiment, Preset, Probe, Question, Recipe, check_whole
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import evaluate_whole, judging
@@ -35,12 +35,23 @@ class EventData:
     activity: str | None = setting(None, "the column that says what happened; none: guessed")
     time: str | None = setting(None, "the column that says when; none: guessed, and left out if there is none")
     attributes: str = setting("", "further columns to read as categories, with commas")
+    predict: str = setting("", "those of them whose value at the next event is predicted too, with commas")
     valid: float = setting(0.1, "the share of training cases, the last of them, that chooses the model")
     test: float = setting(1 / 3, "the share of cases, the last of the log, that is kept for the evaluation")
 
     def check(self) -> None:
         if not (0 < self.valid < 1 and 0 <= self.test < 1):
             raise OptionError(f"data.valid={self.valid} and data.test={self.test} must leave something to train on.")
+        for column in names_in(self.predict):
+            if column not in names_in(self.attributes):
+                raise OptionError(
+                    f"data.predict={column} must be one of data.attributes, which are {self.attributes or 'none'}. Add it there."
+                )
+
+
+def names_in(text: str) -> list[str]:
+    """Names with commas between them."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 @dataclass(frozen=True)
@@ -73,11 +84,12 @@ class EventRecipe(Recipe):
 
 @dataclass(frozen=True)
 class Next:
-    """What follows the last event of an open case: activities by probability, and seconds until then."""
+    """What follows the last event of an open case: activities by probability, seconds until then, and likely attributes."""
 
     case: str
     probabilities: dict[str, float]
     seconds: float | None
+    attributes: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -112,8 +124,9 @@ class Events(Experiment[EventModel]):
     def read(self, path: str) -> EventLog:
         """A log with the run's columns."""
         data = self.recipe.data
-        attributes = [column.strip() for column in data.attributes.split(",") if column.strip()]
-        return read_log(path, case=data.case, activity=data.activity, time=data.time, attributes=attributes)
+        return read_log(
+            path, case=data.case, activity=data.activity, time=data.time, attributes=names_in(data.attributes)
+        )
 
     @cached_property
     def parts(self) -> dict[str, list[Case]]:
@@ -135,6 +148,12 @@ class Events(Experiment[EventModel]):
         if self._vocabulary is not None:
             return CaseCode(**self._vocabulary)
         return CaseCode.of(self.parts["train"])
+
+    @property
+    def predicted(self) -> dict[str, int]:
+        """The attributes that are predicted, and the number of each among all."""
+        columns = list(self.code.values)
+        return {column: columns.index(column) for column in names_in(self.recipe.data.predict)}
 
     @property
     def vocabulary(self) -> dict[str, Any]:
@@ -163,6 +182,7 @@ class Events(Experiment[EventModel]):
             TIME_FEATURES if self.code.has_times else 0,
             model.cell,
             model.hidden_size,
+            predicted=list(self.predicted.values()),
             embedding_size=model.embedding_size,
             layers=model.layers,
             dropout=model.dropout,
@@ -173,19 +193,21 @@ class Events(Experiment[EventModel]):
         weight = self.recipe.time_weight if self.code.has_times else 0.0
 
         def learn(model: EventModel, batch: CaseBatch) -> Tensor:
-            logits, gaps = _run(model, batch)
-            weights = batch_weights(batch, "mean", logits.device, logits.dtype)
-            loss = weighted_nll(logits, batch.targets.to(logits.device), weights)
-            goes_on = weights * (
-                batch.targets.to(logits.device) != self.code.end
-            )  # after the last event there is no gap
-            return loss + weight * ((gaps - batch.gaps.to(gaps)).square() * goes_on).sum()
+            said = _run(model, batch)
+            targets = batch.targets.to(said.logits.device)
+            weights = batch_weights(batch, "mean", targets.device, said.logits.dtype)
+            loss = weighted_nll(said.logits, targets, weights)
+            goes_on = weights * (targets != self.code.end)  # after the last event there is no gap, and nothing else
+            for k, logits in zip(self.predicted.values(), said.attributes, strict=True):
+                following = batch.attributes[:, 1:, k].to(targets.device)
+                loss = loss + weighted_nll(logits[:, :-1], following, goes_on[:, :-1])
+            return loss + weight * ((said.gaps - batch.gaps.to(said.gaps)).square() * goes_on).sum()
 
         valid = self.make_stream(self.parts["valid"], training=False)
         penalty = self.tree_penalty(model)
 
         def judge(judged: EventModel) -> float:
-            nats = evaluate_whole(judged, valid, lambda batch: _run(judged, batch)[0], self.ranks).mean
+            nats = evaluate_whole(judged, valid, lambda batch: _run(judged, batch).logits, self.ranks).mean
             return nats if penalty is None else nats + penalty.of(judged)
 
         return Trainer(
@@ -199,17 +221,19 @@ class Events(Experiment[EventModel]):
             ranks=self.ranks,
         )
 
-    def _after(self, model: EventModel, cases: list[Case]) -> Iterator[tuple[Case, Tensor, Tensor]]:
-        """Of each case: log-probabilities of what follows each event, and the scaled gap until then."""
+    def following(self, model: EventModel, cases: list[Case]) -> Iterator[tuple[Case, Following]]:
+        """Of each case: log-probabilities of what follows each event, with which attributes, and the scaled gap until then."""
         coded = [self.code.encode(case) for case in cases]
         for start in range(0, len(cases), 256):
             some = Cases(coded[start : start + 256], 256, shuffle=False)
             batch = some._take(np.arange(len(some.cases)))
             with judging(model):
-                logits, gaps = _run(model, batch)
-            logs = logits.double().log_softmax(-1).cpu()
+                said = _run(model, batch)
+            logs, *further = (each.double().log_softmax(-1).cpu() for each in (said.logits, *said.attributes))
+            gaps = said.gaps.cpu()
             for k, case in enumerate(cases[start : start + 256]):
-                yield case, logs[k, : len(case.activities)], gaps[k, : len(case.activities)].cpu()
+                n = len(case.activities)
+                yield case, Following(logs[k, :n], gaps[k, :n], tuple(each[k, :n] for each in further))
 
     def judge(self, model: EventModel, question: Question) -> Answer:
         if question.window is not None or question.dynamic is not None:
@@ -221,9 +245,12 @@ class Events(Experiment[EventModel]):
         right: list[tuple[int, bool]] = []
         nats: list[float] = []
         hours: list[float] = []
-        for case, logs, gaps in self._after(model, cases):
-            true = self.code.encode(case).following
-            said = logs.argmax(-1)
+        guessed: dict[str, list[float]] = defaultdict(list)
+        for case, (logs, gaps, further) in self.following(model, cases):
+            coded = self.code.encode(case)
+            true, said = coded.following, logs.argmax(-1)
+            for (column, k), each in zip(self.predicted.items(), further, strict=True):
+                guessed[column] += (each.argmax(-1)[1:-1] == coded.attributes[2:, k]).double().tolist()
             for t in range(1, len(true)):  # beginnings of at least two events
                 right.append((t + 1, bool(said[t] == true[t])))
                 nats.append(-float(logs[t, true[t]]))
@@ -235,6 +262,7 @@ class Events(Experiment[EventModel]):
         scores = {self.called: _row(right) | {"nats": float(np.mean(nats))}}
         if hours:
             scores[self.called]["hours off"] = float(np.mean(hours))
+        scores[self.called] |= {f"next {column}": float(np.mean(hits)) for column, hits in guessed.items() if hits}
         if question.baselines:
             for called, order in (("bigram", 1), ("most frequent", 0)):
                 scores[called] = _row(_counted(self.parts["train"], cases, order))
@@ -245,12 +273,16 @@ class Events(Experiment[EventModel]):
         cases = self.held_out if path is None else self.read(path).cases
         names = [*self.code.activities[1:], "(end of case)"]
         found = []
-        for case, logs, gaps in self._after(model, cases):
+        for case, (logs, gaps, further) in self.following(model, cases):
             likely = logs[-1, 1:].softmax(-1)
             best = likely.topk(min(most, len(names)))
             chances = {names[k]: float(p) for p, k in zip(best.values, best.indices.tolist(), strict=True)}
             wait = float(self.code.seconds(gaps[-1])) if self.code.has_times else None
-            found.append(Next(case.name, chances, wait))
+            attributes = {
+                column: self.code.values[column][int(each[-1].argmax())]
+                for column, each in zip(self.predicted, further, strict=True)
+            }
+            found.append(Next(case.name, chances, wait, attributes))
         return found
 
     def threshold(self, model: EventModel, alarms: float) -> float:
@@ -268,7 +300,7 @@ class Events(Experiment[EventModel]):
     def _surprises(self, model: EventModel, cases: list[Case]) -> Iterator[Flag]:
         """Every event but the first of its case, as if it were flagged."""
         names = [*self.code.activities, "(end of case)"]
-        for case, logs, _ in self._after(model, cases):
+        for case, (logs, _, _) in self.following(model, cases):
             true = self.code.encode(case).what
             for t in range(1, len(true)):
                 expected = names[int(logs[t - 1].argmax())]
@@ -291,7 +323,7 @@ class Events(Experiment[EventModel]):
 
         def probabilities(model: EventModel) -> Tensor:
             with judging(model):
-                logits = [_run(model, batch)[0][_inside(batch)] for batch in batches]
+                logits = [_run(model, batch).logits[_inside(batch)] for batch in batches]
             return torch.cat(logits).double().softmax(-1).cpu()
 
         names = [(activity or "another activity") for activity in self.code.activities]
@@ -322,13 +354,13 @@ class Events(Experiment[EventModel]):
         return Probe(model.recurrent, read.repeat(1, -(-steps // read.shape[1]), 1))
 
 
-def _run(model: EventModel, batch: CaseBatch) -> tuple[Tensor, Tensor]:
+def _run(model: EventModel, batch: CaseBatch) -> Following:
     device = model.output.weight.device
     assert batch.lengths is not None
-    logits, gaps = model(
+    said: Following = model(
         batch.inputs.to(device), batch.times.to(device), batch.attributes.to(device), batch.lengths.to(device)
     )
-    return logits, gaps
+    return said
 
 
 def _inside(batch: CaseBatch) -> Tensor:
