@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from recurra.data.series import read_series
+from recurra.data.series import Scaling, Series, read_series, read_timed_series
 from recurra.errors import DataError, OptionError
 
 
@@ -60,3 +60,54 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe1\x00")
     with pytest.raises(DataError, match="not text in UTF-8"):
         read_series(tmp_path / "bytes.csv")
+
+
+class TestTimed:
+    def test_gaps_and_times(self, tmp_path: Path) -> None:
+        file = write(tmp_path, "Date,a,b\n2024-01-01,1,\n2024-01-02,NA,4\n2024-01-03,?,nan\n")
+        series = read_timed_series(file)
+        assert series.names == ("a", "b")
+        assert series.values.nan_to_num(-1).tolist() == [[1, -1], [-1, 4], [-1, -1]]
+        assert series.clock is not None
+        assert series.clock.after(1) == ["2024-01-04"]
+        assert read_timed_series(file, ("b",)).names == ("b",)
+
+    def test_a_time_by_another_name_and_one_that_is_a_column(self, tmp_path: Path) -> None:
+        file = write(tmp_path, "time,t2,a\n1,2024-01-01,3\n2,2024-01-02,4\n")
+        named = read_timed_series(file, ("a", "time"), "t2")
+        assert named.names == ("a", "time")
+        assert named.clock is not None
+        assert named.clock.after(1) == ["2024-01-03"]
+        assert read_timed_series(write(tmp_path, "a\n1\n2\n")).clock is None
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("date,a\n2024-01-01,1\nsoon,2\n", "row 3: 'soon' is no time that can be read"),
+            ("date,a\n2024-01-01,1\n2024-01-02,one\n", "row 3, a: 'one' is not a finite number"),
+            ("date,a\n2024-01-01,inf\n2024-01-02,1\n", "row 2, a: 'inf' is not a finite number"),
+            ("date\n2024-01-01\n", "no column of numbers beside 'date'"),
+        ],
+    )
+    def test_what_is_refused(self, tmp_path: Path, text: str, said: str) -> None:
+        with pytest.raises(DataError, match=said):
+            read_timed_series(write(tmp_path, text))
+        with pytest.raises(OptionError, match="no column 'when'"):
+            read_timed_series(write(tmp_path, text), (), "when")
+
+
+class TestScaling:
+    def test_there_and_back(self) -> None:
+        values = torch.tensor([[1.0, 1e9], [2.0, 1e9 + 1], [3.0, torch.nan]], dtype=torch.float64)
+        scaling = Scaling.fit(Series(("a", "b"), values), "file")
+        shrunk = scaling.shrink(values)
+        assert shrunk[:, 0].tolist() == [-1, 0, 1]
+        assert shrunk[:2, 1].tolist() == pytest.approx([-(0.5**0.5), 0.5**0.5])
+        torch.testing.assert_close(scaling.restore(shrunk), values, equal_nan=True)
+
+    def test_channels_without_anything_to_learn(self) -> None:
+        gap = torch.nan
+        with pytest.raises(DataError, match="file: b has no value in the 2 steps to learn from"):
+            Scaling.fit(Series(("a", "b"), torch.tensor([[1.0, gap], [2.0, gap]])), "file")
+        with pytest.raises(DataError, match="file: b is 7 wherever it is known in the 3 steps"):
+            Scaling.fit(Series(("a", "b"), torch.tensor([[1.0, 7.0], [2.0, gap], [2.0, 7.0]])), "file")

@@ -10,17 +10,59 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from recurra.data.clock import Clock, read_clock
 from recurra.data.comma_separated import rows_of, separator_of
 from recurra.errors import DataError, OptionError, nearest
 from recurra.types import Float
 
+TIMES = ("timestamp", "time", "datetime", "date", "day", "month", "ds")
+"""What a column of times is often called."""
+MISSING = ("", "nan", "na", "n/a", "null", "none", "?")
+"""How a value that is missing is written."""
+
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """Columns with their names; each row is one step."""
+    """Columns with their names; each row is one step. NaN where a value is missing."""
 
     names: tuple[str, ...]
     values: Float[Tensor, "T C"]
+    clock: Clock | None = None
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The mean and the standard deviation of each channel in training data: what a network reads is about 0 and of size 1."""
+
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+
+    @classmethod
+    def fit(cls, series: Series, about: str) -> Scaling:
+        """Of the values that are known. A channel without values, or with one value only, is refused."""
+        mean, scale = [], []
+        for name, column in zip(series.names, series.values.T, strict=True):
+            known = column[~column.isnan()]
+            if not len(known):
+                raise DataError(
+                    f"{about}: {name} has no value in the {len(column):,} steps to learn from. Leave it out."
+                )
+            if bool((known == known[0]).all()):
+                raise DataError(
+                    f"{about}: {name} is {float(known[0]):g} wherever it is known in the {len(column):,} steps to learn from. "
+                    "There is nothing to learn in it: leave it out with data.columns."
+                )
+            mean.append(float(known.mean()))
+            scale.append(float(known.std()))
+        return cls(tuple(mean), tuple(scale))
+
+    def shrink(self, values: Float[Tensor, "*N C"]) -> Float[Tensor, "*N C"]:
+        return (values - values.new_tensor(self.mean)) / values.new_tensor(self.scale)
+
+    def restore(self, values: Float[Tensor, "*N C"]) -> Float[Tensor, "*N C"]:
+        """Back to the numbers of the file, in float64."""
+        values = values.double()
+        return values * values.new_tensor(self.scale) + values.new_tensor(self.mean)
 
 
 def read_series(path: str | Path, columns: Sequence[str] = ()) -> Series:
@@ -28,6 +70,35 @@ def read_series(path: str | Path, columns: Sequence[str] = ()) -> Series:
 
     - `columns`: the names of those to read, in this order; all otherwise. The others may hold anything.
     """
+    names, rows = _rows(path)
+    places = _find(path, names, columns)
+    values = [_read_row(path, line, row, names, places) for line, row in rows]
+    return _series(names, places, values)
+
+
+def read_timed_series(path: str | Path, columns: Sequence[str] = (), time: str | None = None) -> Series:
+    """The same, with values that may be missing (empty, `nan`, `NA`, `?`), and with times that are read as such.
+
+    - `time`: the column of times; without it, one with a usual name (`date`, `timestamp`, …) that is not among `columns`.
+    """
+    names, rows = _rows(path)
+    usual = [name for name in names if name.lower() in TIMES and name not in columns]
+    when = names[_find(path, names, (time,))[0]] if time is not None else next(iter(usual), None)
+    places = [place for place in _find(path, names, columns) if names[place] != when]
+    if not places:
+        raise DataError(f"{path} has no column of numbers beside {when!r}. Give one to forecast.")
+    values = [_read_row(path, line, row, names, places, gaps=True) for line, row in rows]
+    clock = None if when is None else read_clock(path, when, [(line, row[names.index(when)]) for line, row in rows])
+    return _series(names, places, values, clock)
+
+
+def _series(names: tuple[str, ...], places: list[int], values: list[list[float]], clock: Clock | None = None) -> Series:
+    kept = tuple(names[k] for k in places)
+    return Series(kept, torch.tensor(values, dtype=torch.float64).reshape(len(values), len(kept)), clock)
+
+
+def _rows(path: str | Path) -> tuple[tuple[str, ...], list[tuple[int, list[str]]]]:
+    """The names of the columns, and the rows below them with the line that each ends in."""
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
             text = file.read()
@@ -43,10 +114,7 @@ def read_series(path: str | Path, columns: Sequence[str] = ()) -> Series:
         names = tuple(f"column {k + 1}" for k in range(len(names)))
     else:
         rows = rows[1:]
-    places = _find(path, names, columns)
-    values = [_read_row(path, line, row, names, places) for line, row in rows]
-    kept = tuple(names[k] for k in places)
-    return Series(kept, torch.tensor(values, dtype=torch.float64).reshape(len(values), len(kept)))
+    return names, rows
 
 
 def _find(path: str | Path, names: tuple[str, ...], columns: Sequence[str]) -> list[int]:
@@ -56,12 +124,14 @@ def _find(path: str | Path, names: tuple[str, ...], columns: Sequence[str]) -> l
     return [names.index(name) for name in columns] if columns else list(range(len(names)))
 
 
-def _read_row(path: str | Path, line: int, row: list[str], names: tuple[str, ...], places: list[int]) -> list[float]:
+def _read_row(
+    path: str | Path, line: int, row: list[str], names: tuple[str, ...], places: list[int], *, gaps: bool = False
+) -> list[float]:
     if len(row) != len(names):
         raise DataError(
             f"{path}, row {line}: {len(row)} cells, where the first row has {len(names)}. Correct that row."
         )
-    values = [_number(row[k]) for k in places]
+    values = [math.nan if gaps and row[k].strip().lower() in MISSING else _number(row[k]) for k in places]
     for k, value in zip(places, values, strict=True):
         if value is None:
             raise DataError(

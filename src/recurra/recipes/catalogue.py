@@ -11,9 +11,11 @@ from recurra.recipes import (
     conditioned,
     events,
     feedforward,
+    forecast,
     jordan,
     language,
     memory,
+    piano_roll,
     reservoir,
     translate,
     tree,
@@ -25,7 +27,20 @@ from recurra.training.distributed import Ranks
 
 RECIPES: dict[str, Preset] = {
     name: preset
-    for kind in (language, conditioned, translate, classify, events, memory, jordan, tree, feedforward, reservoir)
+    for kind in (
+        language,
+        conditioned,
+        translate,
+        classify,
+        events,
+        forecast,
+        piano_roll,
+        memory,
+        jordan,
+        tree,
+        feedforward,
+        reservoir,
+    )
     for name, preset in kind.PRESETS.items()
 }
 
@@ -36,6 +51,8 @@ EXPERIMENTS: dict[type[Recipe], Any] = {
     classify.ClassifyRecipe: classify.Classify,
     classify.TagRecipe: classify.Tag,
     events.EventRecipe: events.Events,
+    forecast.ForecastRecipe: forecast.Forecast,
+    piano_roll.RollRecipe: piano_roll.PianoRoll,
     memory.MemoryRecipe: memory.Memory,
     jordan.JordanRecipe: jordan.Jordanian,
     tree.TreeRecipe: tree.TreeClassification,
