@@ -106,8 +106,10 @@ class Forecaster(SequenceModel):
 
         All series are drawn with the same uniform numbers, so that a forecast does not depend on what is forecast beside it.
         """
+        training = self.training
+        self.eval()
         (B, _, C), (S, K, _) = known.shape, noise.shape
-        said, state = self(known)
+        said, state = self(known.to(self.output.weight))
         said = said[:, -1].repeat_interleave(S, dim=0)
         state = _each(state, S)
         noise = noise.to(said.device, torch.float64).repeat(B, 1, 1)
@@ -115,7 +117,8 @@ class Forecaster(SequenceModel):
         for k in range(K):
             if k:
                 said, state = self.step(paths[-1], state)
-            paths.append(self.head.draw(said, noise[:, k]).to(known.dtype))
+            paths.append(self.head.draw(said, noise[:, k]))
+        self.train(training)
         return torch.stack(paths, dim=1).view(B, S, K, C)
 
 

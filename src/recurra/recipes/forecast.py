@@ -180,7 +180,7 @@ class Forecast(Forecasting):
         test = T - int(T * data.test)
         valid = test - int(T * data.valid)
         for part, size in (("to learn from", valid), ("for validation", test - valid), ("for the test", T - test)):
-            if size < horizon and (size or data.test):
+            if size < horizon and (data.test or part != "for the test"):
                 raise DataError(
                     f"{self.about}: {T:,} steps leave {size:,} {part}, fewer than the horizon of {horizon:,} "
                     "(backtest.horizon). Give a longer series, a shorter horizon, or other shares (data.valid, data.test)."
@@ -210,7 +210,7 @@ class Forecast(Forecasting):
                 "Use gaussian, mixture or quantiles."
             )
 
-    @property
+    @cached_property
     def vocabulary(self) -> dict[str, Any]:
         """The columns, how their values are scaled, how many steps a forecast reads, and the season."""
         if self._kept is not None:
@@ -270,7 +270,7 @@ class Forecast(Forecasting):
         if question.baselines:
             assert parts is not None
             rivals |= self._baselines(parts)
-        found = {called: rolling.forecast(each, self._dtype(each)) for called, each in rivals.items()}
+        found = {called: rolling.forecast(each) for called, each in rivals.items()}
         size = torch.tensor(self.scaling.scale if len(kept["columns"]) == 1 else [1.0], dtype=torch.float64)
         level = self.recipe.backtest.interval
         scores = {called: judge_paths(paths * size, rolling.true * size, level) for called, paths in found.items()}
@@ -280,10 +280,6 @@ class Forecast(Forecasting):
         unit = "" if len(kept["columns"]) == 1 else ", in standard deviations"
         said = f"{name}, {len(rolling.origins)} origins, {rolling.horizon} steps ahead{unit}"
         return Answer(said, rolling.true.numel(), scores, outlook=self._look_back(series, rolling, found[self.called]))
-
-    @staticmethod
-    def _dtype(model: Any) -> torch.dtype:
-        return model.output.weight.dtype if isinstance(model, Forecaster) else torch.float64
 
     def _roll(self, values: Float[Tensor, "T C"], begin: int) -> Rolling:
         settings = self.recipe.backtest
@@ -323,19 +319,8 @@ class Forecast(Forecasting):
         return Outlook(names, known, self.scaling.restore(paths.median(0).values), low, high, level)
 
     def read_other(self, path: str) -> Series:
-        """Another file with the columns that were learned."""
-        columns = self.vocabulary["columns"]
-        series = read_timed_series(path, self.recipe.data.columns, self.recipe.data.time)
-        if set(series.names) >= set(columns):
-            series = replace(
-                series, names=tuple(columns), values=series.values[:, [series.names.index(name) for name in columns]]
-            )
-        elif len(series.names) != len(columns):
-            missing = [name for name in columns if name not in series.names]
-            raise DataError(
-                f"{path} has no column {missing[0]!r}; the model forecasts {', '.join(columns)}. "
-                f"It has: {', '.join(series.names)}."
-            )
+        """Another file with the columns that were learned, whatever else it has."""
+        series = read_timed_series(path, self.vocabulary["columns"], self.recipe.data.time)
         self.check_binary(series.values, path)
         return series
 
@@ -346,14 +331,13 @@ class Forecast(Forecasting):
             raise DataError(f"{path or self.about}: {len(series.values)} steps are known. Give at least two.")
         settings, values = self.recipe.backtest, self.scaling.shrink(series.values)
         noise = draw_noise(settings.samples, steps, values.shape[1], self.recipe.seed)
-        read = values[None, -self.vocabulary["window"] :].to(self._dtype(model))
-        paths = model.run_free(read, noise)[0].double().cpu()
+        paths = model.run_free(values[None, -self.vocabulary["window"] :], noise)[0].double().cpu()
         times = () if series.clock is None else tuple(series.clock.after(steps))
         return replace(self._summed_up(series.values, paths), times=times)
 
     def probe(self, model: Forecaster, steps: int) -> Probe:
         """Pieces of the training part."""
-        values = self.scaling.shrink(self.parts.learned.values).to(self._dtype(model))
+        values = self.scaling.shrink(self.parts.learned.values).to(model.output.weight)
         rows = max(1, min(8, len(values) // steps))
         x = torch.cat([values] * -(-steps // len(values)))[: rows * steps].unflatten(0, (rows, steps))
         with torch.no_grad():

@@ -25,7 +25,7 @@ from recurra.types import Float, setting
 @dataclass(frozen=True)
 class RollData:
     path: str | None = setting(None, "a file of piano rolls with its split: .mat (traindata, …) or .json (MIDI notes)")
-    transpose: int = setting(5, "in training a piece is put into another key, up to so many semitones up or down")
+    transpose: int = setting(0, "in training a piece is put into another key, up to so many semitones up or down")
 
     def check(self) -> None:
         if not 0 <= self.transpose < KEYS:
@@ -99,13 +99,13 @@ class PianoRoll(Forecasting):
             raise DataError(f"{path or self.recipe.data.path} has no piece in the part 'test', which is gone on with.")
         known = rolls.test[0][: -(-len(rolls.test[0]) // 2)]
         noise = draw_noise(1, steps, KEYS, self.recipe.seed)
-        said = model.run_free(known[None].to(model.output.weight.dtype), noise)[0, 0]
+        said = model.run_free(known[None], noise)[0, 0]
         return Outlook(tuple(map(key_name, range(KEYS))), known, said.double().cpu())
 
     def probe(self, model: Forecaster, steps: int) -> Probe:
         """Pieces of the training part, end to end."""
         frames = torch.cat(self.rolls.train)
-        x = torch.cat([frames] * -(-steps // len(frames)))[:steps][None].to(model.output.weight.dtype)
+        x = torch.cat([frames] * -(-steps // len(frames)))[:steps][None].to(model.output.weight)
         with torch.no_grad():
             return Probe(model.recurrent, model.embed(x))
 

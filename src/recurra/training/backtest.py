@@ -42,14 +42,10 @@ class Rolling:
     def true(self) -> Float[Tensor, "O K C"]:
         return self.values[self.origins[:, None] + torch.arange(1, self.horizon + 1)]
 
-    def forecast(self, model: RunsFree, dtype: torch.dtype = torch.float64) -> Float[Tensor, "O S K C"]:
+    def forecast(self, model: RunsFree) -> Float[Tensor, "O S K C"]:
         """The paths that a model draws from every origin."""
-        return torch.cat(
-            [
-                model.run_free(self._known(origins).to(dtype), self.noise).double().cpu()
-                for origins in self.origins.split(AT_ONCE)
-            ]
-        )
+        parts = [model.run_free(self._known(origins), self.noise) for origins in self.origins.split(AT_ONCE)]
+        return torch.cat(parts).double().cpu()
 
     def _known(self, origins: Int[Tensor, " B"]) -> Float[Tensor, "B W C"]:
         return self.values[origins[:, None] + torch.arange(1 - self.window, 1)]
@@ -62,7 +58,7 @@ def roll(
     first, last = max(begin, window) - 1, len(values) - horizon - 1
     if last < first:
         raise DataError(
-            f"{len(values) - first - 1:,} steps are left to judge by, fewer than the horizon of {horizon:,}. "
+            f"{max(0, len(values) - first - 1):,} steps are left to judge by, fewer than the horizon of {horizon:,}. "
             "Give a longer series, a larger share, or a shorter backtest.horizon."
         )
     count = min(origins, last - first + 1)
