@@ -204,13 +204,13 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("a\n" + "1\n2\n" * 10, "20 steps leave 3 for validation, fewer than the horizon of 6"),
+            ("a\n" + "1\n2\n" * 10, "20 steps leave 3 for the test, fewer than the horizon of 6"),
             ("a\n" + "1\n2\n" * 90 + "x\n", "row 182, a: 'x' is not a finite number"),
             ("a,b\n" + "1,\n2,\n" * 90, "b has no value in the 126 steps to learn from"),
             ("a,b\n" + "1,7\n2,7\n" * 90, "b is 7 wherever it is known"),
             ("date,a\n2024-01-01,1\n2024-01-02,2\nthen,3\n", "row 4: 'then' is no time that can be read"),
             ("a,b\n1,2\n3\n", "row 3: 1 cells, where the first row has 2"),
-            ("a\n", "0 steps leave 0 to learn from, fewer than the horizon"),
+            ("a\n", "0 steps leave 0 for the test, fewer than the horizon"),
         ],
     )
     def test_series_in_one_line_and_nothing_is_written(
@@ -226,6 +226,8 @@ class TestRefusals:
             ("data.columns=lod", "no column 'lod'. Did you mean 'load'"),
             ("data.time=when", "no column 'when'"),
             ("backtest.horizon=90", "fewer than the horizon of 90"),
+            ("data.valid=0.845", "leave 2 to learn from and 338 for validation, where 10 and 1"),
+            ("data.valid=0.001", "340 to learn from and 0 for validation"),
             ("backtest.horizon=0", "backtest.horizon must be at least 1"),
             ("backtest.interval=1", "backtest.interval must lie between 0 and 1"),
             ("model.head=gauss", "Did you mean 'gaussian'"),

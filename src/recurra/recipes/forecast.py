@@ -24,6 +24,8 @@ from recurra.training.evaluation import evaluate
 from recurra.training.loop import Trainer, Training
 from recurra.types import Float, setting
 
+LEAST = 10
+"""Steps to learn from; fewer say nothing."""
 EVALUATED = 64
 """How many pieces are judged at a time; what is found does not depend on it."""
 
@@ -179,14 +181,17 @@ class Forecast(Forecasting):
         T = len(series.values)
         test = T - int(T * data.test)
         valid = test - int(T * data.valid)
-        for part, size in (("to learn from", valid), ("for validation", test - valid), ("for the test", T - test)):
-            if size < horizon and (data.test or part != "for the test"):
-                raise DataError(
-                    f"{self.about}: {T:,} steps leave {size:,} {part}, fewer than the horizon of {horizon:,} "
-                    "(backtest.horizon). Give a longer series, a shorter horizon, or other shares (data.valid, data.test)."
-                )
-        if valid < 3:
-            raise DataError(f"{self.about}: {T:,} steps leave {valid:,} to learn from. Give a longer series.")
+        judged, size = ("for the test", T - test) if data.test else ("for validation", test - valid)
+        if size < horizon:
+            raise DataError(
+                f"{self.about}: {T:,} steps leave {size:,} {judged}, fewer than the horizon of {horizon:,} "
+                "(backtest.horizon). Give a longer series, a shorter horizon, or other shares (data.valid, data.test)."
+            )
+        if valid < LEAST or test == valid:
+            raise DataError(
+                f"{self.about}: {T:,} steps leave {valid:,} to learn from and {test - valid:,} for validation, where "
+                f"{LEAST} and 1 are the least. Give a longer series, or other shares (data.valid, data.test)."
+            )
         return Parts(series, valid, test)
 
     @cached_property
