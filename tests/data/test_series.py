@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from recurra.data.series import Scaling, Series, read_series, read_timed_series
+from recurra.data.series import Scaling, Series, filled, read_series, read_timed_series
 from recurra.errors import DataError, OptionError
 
 
@@ -96,18 +96,54 @@ class TestTimed:
             read_timed_series(write(tmp_path, text), (), "when")
 
 
-class TestScaling:
-    def test_there_and_back(self) -> None:
-        values = torch.tensor([[1.0, 1e9], [2.0, 1e9 + 1], [3.0, torch.nan]], dtype=torch.float64)
-        scaling = Scaling.fit(Series(("a", "b"), values), "file")
-        shrunk = scaling.shrink(values)
-        assert shrunk[:, 0].tolist() == [-1, 0, 1]
-        assert shrunk[:2, 1].tolist() == pytest.approx([-(0.5**0.5), 0.5**0.5])
-        torch.testing.assert_close(scaling.restore(shrunk), values, equal_nan=True)
+def test_gaps_are_filled_with_the_last_known_value() -> None:
+    gap = torch.nan
+    series = torch.tensor([[gap, 1], [2, gap], [gap, gap], [3, 4]])
+    assert filled(series).tolist() == [[0, 1], [2, 1], [2, 1], [3, 4]]
+    assert torch.equal(filled(series.T, -1), filled(series).T)
 
-    def test_channels_without_anything_to_learn(self) -> None:
-        gap = torch.nan
-        with pytest.raises(DataError, match="file: b has no value in the 2 steps to learn from"):
-            Scaling.fit(Series(("a", "b"), torch.tensor([[1.0, gap], [2.0, gap]])), "file")
-        with pytest.raises(DataError, match="file: b is 7 wherever it is known in the 3 steps"):
-            Scaling.fit(Series(("a", "b"), torch.tensor([[1.0, 7.0], [2.0, gap], [2.0, 7.0]])), "file")
+
+class TestScaling:
+    VALUES = torch.tensor([[1.0, 1e9], [2.0, 1e9 + 1], [4.0, torch.nan]], dtype=torch.float64)
+
+    def test_means_and_sizes(self) -> None:
+        scaling = Scaling.fit(Series(("a", "b"), self.VALUES), "file")
+        shrunk = scaling.shrink(self.VALUES)
+        assert shrunk[:, 0].mean().item() == pytest.approx(0, abs=1e-12)
+        assert shrunk[:, 0].std().item() == pytest.approx(1)
+        assert shrunk[:2, 1].tolist() == pytest.approx([-(0.5**0.5), 0.5**0.5])
+        assert shrunk[2, 1].isnan()
+
+    @pytest.mark.parametrize("log", [True, False])
+    @pytest.mark.parametrize("lag", [0, 1, 3])
+    def test_there_and_back(self, log: bool, lag: int) -> None:
+        """What the network would read of the steps to come, restored from what came before them, is those steps."""
+        random = torch.Generator().manual_seed(0)
+        values = torch.rand(2, 20, 2, generator=random, dtype=torch.float64) + 0.5
+        scaling = Scaling.fit(Series(("a", "b"), values[0]), "file", log=log, lag=lag)
+        shrunk = scaling.shrink(values)
+        assert shrunk.shape == (2, 20 - lag, 2)
+        paths = shrunk[:, None, 12 - lag :].expand(-1, 3, -1, -1)
+        restored = scaling.restore(paths, values[:, :12])
+        torch.testing.assert_close(restored, values[:, None, 12:].expand(-1, 3, -1, -1))
+
+    def test_changes_of_logarithms(self) -> None:
+        scaling = Scaling((0.0,), (1.0,), log=True, lag=1)
+        values = torch.tensor([[1.0], [2.0], [-1.0], [8.0], [8.0]], dtype=torch.float64)
+        assert scaling.shrink(values)[:, 0].nan_to_num(9).tolist() == pytest.approx([0.6931472, 9, 9, 0])
+
+    @pytest.mark.parametrize(
+        ("values", "how", "said"),
+        [
+            ([[1.0, torch.nan], [2.0, torch.nan]], {}, "file: b has no value in the 2 steps to learn from"),
+            ([[1.0, 7.0], [2.0, torch.nan], [2.0, 7.0]], {}, "file: b is always the same in the 3 steps"),
+            ([[1.0, 1.0], [3.0, 2.0], [7.0, 3.0]], {"lag": 1}, "the change of b over 1 steps is always the same"),
+            ([[1.0, 1.0], [3.0, torch.nan], [7.0, 3.0]], {"lag": 1}, "the change of b over 1 steps is never known"),
+            ([[1.0, 1.0], [3.0, 0.0]], {"log": True}, "b has values that are not positive"),
+        ],
+    )
+    def test_channels_without_anything_to_learn(
+        self, values: list[list[float]], how: dict[str, int], said: str
+    ) -> None:
+        with pytest.raises(DataError, match=said):
+            Scaling.fit(Series(("a", "b"), torch.tensor(values)), "file", **how)

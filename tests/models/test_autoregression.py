@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from recurra.data.series_tasks import seasons
-from recurra.models.autoregression import Autoregression, best_autoregression, filled, find_season
+from recurra.models.autoregression import Autoregression, best_autoregression, find_season
 
 
 def simulated(length: int, seed: int = 0) -> torch.Tensor:
@@ -75,9 +75,3 @@ def test_the_season_is_found_or_there_is_none() -> None:
     assert find_season(holes) == 12
     assert find_season(torch.randn(300, 1, generator=torch.Generator().manual_seed(0))) is None
     assert find_season(t[:6]) is None
-
-
-def test_gaps_are_filled_with_the_last_known_value() -> None:
-    gap = math.nan
-    series = torch.tensor([[gap, 1], [2, gap], [gap, gap], [3, 4]], dtype=torch.float64)
-    assert filled(series).tolist() == [[0, 1], [2, 1], [2, 1], [3, 4]]

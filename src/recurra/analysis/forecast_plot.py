@@ -65,7 +65,8 @@ def plot_forecast(
             axis.axvline(0, color=COLOURS[7], lw=1)
             axis.set_ylabel(name, parse_math=False)
             axis.grid(alpha=0.4)
-        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=4)
+        if panels == len(names):
+            figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=4)
         axes[0, 0].set_title(title, loc="left", parse_math=False)
         axes[-1, 0].set(xlabel="steps from the last known value")
         save_picture(figure, file)

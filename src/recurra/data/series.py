@@ -32,37 +32,71 @@ class Series:
 
 @dataclass(frozen=True)
 class Scaling:
-    """The mean and the standard deviation of each channel in training data: what a network reads is about 0 and of size 1."""
+    """What a network reads instead of values: numbers about 0, of size about 1 in training data.
+
+    - `mean`, `scale`: of each channel, after what follows.
+    - `log`: logarithms come first. `lag`: then the change from so many steps before; 0: none. The first `lag` rows are lost.
+    """
 
     mean: tuple[float, ...]
     scale: tuple[float, ...]
+    log: bool = False
+    lag: int = 0
 
     @classmethod
-    def fit(cls, series: Series, about: str) -> Scaling:
-        """Of the values that are known. A channel without values, or with one value only, is refused."""
-        mean, scale = [], []
+    def fit(cls, series: Series, about: str, *, log: bool = False, lag: int = 0) -> Scaling:
+        """Of the values that are known. A channel without values, or with nothing that changes, is refused."""
         for name, column in zip(series.names, series.values.T, strict=True):
-            known = column[~column.isnan()]
-            if not len(known):
+            if bool(column.isnan().all()):
                 raise DataError(
                     f"{about}: {name} has no value in the {len(column):,} steps to learn from. Leave it out."
                 )
+            if log and bool((column <= 0).any()):
+                raise DataError(
+                    f"{about}: {name} has values that are not positive, and no logarithm. Use data.log=false."
+                )
+        plain = cls((0.0,) * len(series.names), (1.0,) * len(series.names), log, lag)
+        mean, scale = [], []
+        for name, column in zip(series.names, plain.shrink(series.values).T, strict=True):
+            known = column[~column.isnan()]
+            what = f"the change of {name} over {lag} steps" if lag else name
+            if not len(known):
+                raise DataError(f"{about}: {what} is never known. Leave it out, or data.difference.")
             if bool((known == known[0]).all()):
                 raise DataError(
-                    f"{about}: {name} is {float(known[0]):g} wherever it is known in the {len(column):,} steps to learn from. "
+                    f"{about}: {what} is always the same in the {len(series.values):,} steps to learn from. "
                     "There is nothing to learn in it: leave it out with data.columns."
                 )
             mean.append(float(known.mean()))
             scale.append(float(known.std()))
-        return cls(tuple(mean), tuple(scale))
+        return cls(tuple(mean), tuple(scale), log, lag)
 
-    def shrink(self, values: Float[Tensor, "*N C"]) -> Float[Tensor, "*N C"]:
+    def shrink(self, values: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B N C"]:
+        """What the network reads; a value that has no logarithm is missing."""
+        values = torch.where(values > 0, values, torch.nan).log() if self.log else values
+        values = values[..., self.lag :, :] - values[..., : values.shape[-2] - self.lag, :] if self.lag else values
         return (values - values.new_tensor(self.mean)) / values.new_tensor(self.scale)
 
-    def restore(self, values: Float[Tensor, "*N C"]) -> Float[Tensor, "*N C"]:
-        """Back to the numbers of the file, in float64."""
-        values = values.double()
-        return values * values.new_tensor(self.scale) + values.new_tensor(self.mean)
+    def restore(self, paths: Float[Tensor, "B S K C"], known: Float[Tensor, "B T C"]) -> Float[Tensor, "B S K C"]:
+        """Values in float64 from what the network drew after it had read what was known."""
+        paths = paths.double().cpu()
+        paths = paths * paths.new_tensor(self.scale) + paths.new_tensor(self.mean)
+        if self.lag:
+            K = paths.shape[2]
+            last = filled(known.double(), -2)[:, -self.lag :]
+            last = (last.clamp(min=1e-300).log() if self.log else last)[:, None, None]
+            rounds = torch.nn.functional.pad(paths, (0, 0, 0, -K % self.lag)).unflatten(2, (-1, self.lag))
+            paths = (last + rounds.cumsum(2)).flatten(2, 3)[:, :, :K]
+        return paths.exp() if self.log else paths
+
+
+def filled(values: Float[Tensor, "*N"], time: int = 0) -> Float[Tensor, "*N"]:
+    """Missing values replaced by the last known one along the axis of time; 0 before the first."""
+    values = values.movedim(time, 0)
+    T = len(values)
+    steps = torch.arange(T).view(T, *[1] * (values.ndim - 1)).expand_as(values)
+    last = torch.where(values.isnan(), -1, steps).cummax(0).values
+    return torch.where(last >= 0, values.gather(0, last.clamp(min=0)), 0).movedim(0, time)
 
 
 def read_series(path: str | Path, columns: Sequence[str] = ()) -> Series:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from recurra.data.series import filled
 from recurra.types import Float
 
 ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -65,7 +66,7 @@ class Autoregression:
     def run_free(self, known: Float[Tensor, "B T C"], noise: Float[Tensor, "S K C"]) -> Float[Tensor, "B S K C"]:
         """K steps that follow each of some series, drawn S times from uniform numbers, as a `Forecaster` does it."""
         (B, _, C), (S, K, _) = known.shape, noise.shape
-        past = filled(known.double().transpose(0, 1))[-self.order :]
+        past = filled(known.double(), 1).transpose(0, 1)[-self.order :]
         path = past[:, :, None].expand(-1, -1, S, -1).reshape(len(past), B * S, C)
         shocks = (torch.special.ndtri(noise.double()) * self.scale).repeat(B, 1, 1)
         for k in range(K):
@@ -112,14 +113,6 @@ def find_season(values: Float[Tensor, "T C"]) -> int | None:
     peaks = [k for k in range(2, len(found) - 1) if found[k] > found[k - 1] and found[k] >= found[k + 1]]
     best = max((float(found[k]) for k in peaks), default=0.0)
     return next((k for k in peaks if float(found[k]) >= 0.9 * best), None) if best > PEAK else None
-
-
-def filled(values: Float[Tensor, "T *N C"]) -> Float[Tensor, "T *N C"]:
-    """Missing values replaced by the last known one; 0 before the first."""
-    T = len(values)
-    steps = torch.arange(T).view(T, *[1] * (values.ndim - 1)).expand_as(values)
-    last = torch.where(values.isnan(), -1, steps).cummax(0).values
-    return torch.where(last >= 0, values.gather(0, last.clamp(min=0)), 0)
 
 
 def _before(values: Float[Tensor, "T C"], lags: Iterable[int]) -> Float[Tensor, "N K C"]:

@@ -86,7 +86,9 @@ class Forecaster(SequenceModel):
         self, inputs: Float[Tensor, "B T C"], state: State | None = None, lengths: Int[Tensor, " B"] | None = None
     ) -> tuple[Float[Tensor, "B T P"], State]:
         said, final = super().forward(inputs, state, lengths)
-        return self.head.around(said, inputs.nan_to_num(0.0)) if self.change else said, final
+        if self.change:  # in the precision of the values: a small change of a large one must not be lost
+            said = self.head.around(said.to(inputs.dtype), inputs.nan_to_num(0.0))
+        return said, final
 
     def loss(
         self, said: Float[Tensor, "B T P"], targets: Float[Tensor, "B T C"], weights: Float[Tensor, "B T"]

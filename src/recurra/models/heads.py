@@ -97,12 +97,12 @@ class Mixture(Head):
 
     def draw(self, said: Tensor, noise: Tensor) -> Tensor:
         logits, mean, scale = self._parts(said)
-        ends = logits.double().softmax(-1).cumsum(-1)
+        shares = logits.double().softmax(-1)
+        ends = shares.cumsum(-1)
         chosen = (noise[..., None] >= ends).sum(-1, keepdim=True).clamp(max=self.components - 1)
-        starts = ends - logits.double().softmax(-1)
-        first, end, m, s = (each.gather(-1, chosen)[..., 0] for each in (starts, ends, mean, scale))
+        share, end, m, s = (each.gather(-1, chosen)[..., 0] for each in (shares, ends, mean, scale))
         # where it falls within its component is uniform again
-        within = ((noise - first) / (end - first)).clamp(1e-9, 1 - 1e-9)
+        within = (1 - (end - noise) / share).clamp(1e-9, 1 - 1e-9)
         return m + s * _normal(within).to(m)
 
     def around(self, said: Tensor, last: Tensor) -> Tensor:

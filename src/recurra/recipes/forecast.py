@@ -24,6 +24,8 @@ from recurra.training.evaluation import evaluate
 from recurra.training.loop import Trainer, Training
 from recurra.types import Float, setting
 
+BINARY = ("bernoulli", "chain")
+"""Heads that say 0 or 1."""
 LEAST = 10
 """Steps to learn from; fewer say nothing."""
 EVALUATED = 64
@@ -37,6 +39,8 @@ class ForecastData:
     time: str | None = setting(None, "the column of times; none: guessed by its name, and not needed")
     task: str = setting("seasons", "a series that is made up: seasons, mackey-glass, lorenz or sines")
     length: int = setting(3000, "steps of a series that is made up")
+    difference: int = setting(0, "the network sees the change from so many steps before: 1, or a season; 0: values")
+    log: bool = setting(False, "the network sees logarithms: for values that are positive and grow by shares")
     window: int = setting(168, "steps of a piece to learn from; so many known steps are read before a forecast")
     valid: float = setting(0.15, "the share of the series, after the training part, that chooses the model")
     test: float = setting(0.15, "the share at its end that is kept for the backtest")
@@ -46,6 +50,8 @@ class ForecastData:
         for name in ("length", "window"):
             if getattr(self, name) < 1:
                 raise OptionError(f"data.{name} must be at least 1; got {getattr(self, name)}.")
+        if self.difference < 0:
+            raise OptionError(f"data.difference must not be negative; got {self.difference}.")
         if not (0 < self.valid < 1 and 0 <= self.test < 1 and self.valid + self.test < 1):
             raise OptionError(f"data.valid={self.valid} and data.test={self.test} must leave something to learn from.")
 
@@ -63,7 +69,7 @@ class ForecastModel(StepModel):
             raise OptionError(
                 "model.embedding_size and model.tied are for symbols; a series is numbers. Leave them out."
             )
-        if self.change and self.head in ("bernoulli", "chain"):
+        if self.change and self.head in BINARY:
             raise OptionError(f"model.head={self.head} says 0 or 1, not a change. Add model.change=false.")
 
 
@@ -93,6 +99,10 @@ class ForecastRecipe(Recipe):
     def check(self) -> None:
         super().check()
         check_pieces(self.training)
+        if self.model.head in BINARY and (self.data.log or self.data.difference):
+            raise OptionError(
+                f"model.head={self.model.head} says 0 or 1: data.log and data.difference are for numbers."
+            )
 
 
 def check_pieces(training: Training) -> None:
@@ -159,6 +169,17 @@ class Parts:
         return replace(self.series, values=self.series.values[: self.valid])
 
 
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    """A forecaster of scaled values, or of changes, as one of values."""
+
+    model: Forecaster
+    scaling: Scaling
+
+    def run_free(self, known: Float[Tensor, "B T C"], noise: Float[Tensor, "S K C"]) -> Float[Tensor, "B S K C"]:
+        return self.scaling.restore(self.model.run_free(self.scaling.shrink(known), noise), known)
+
+
 class Forecast(Forecasting):
     """A series from a file, or one that is made up. With the vocabulary of a run folder, other series can be forecast."""
 
@@ -187,26 +208,28 @@ class Forecast(Forecasting):
                 f"{self.about}: {T:,} steps leave {size:,} {judged}, fewer than the horizon of {horizon:,} "
                 "(backtest.horizon). Give a longer series, a shorter horizon, or other shares (data.valid, data.test)."
             )
-        if valid < LEAST or test == valid:
+        least = LEAST + data.difference
+        if valid < least or test == valid:
             raise DataError(
                 f"{self.about}: {T:,} steps leave {valid:,} to learn from and {test - valid:,} for validation, where "
-                f"{LEAST} and 1 are the least. Give a longer series, or other shares (data.valid, data.test)."
+                f"{least} and 1 are the least. Give a longer series, or other shares (data.valid, data.test)."
             )
         return Parts(series, valid, test)
 
     @cached_property
     def scaling(self) -> Scaling:
+        data = self.recipe.data
         if self._kept is not None:
-            return Scaling(tuple(self._kept["mean"]), tuple(self._kept["scale"]))
+            return Scaling(tuple(self._kept["mean"]), tuple(self._kept["scale"]), data.log, data.difference)
         series = self.parts.learned
         if not self.binary:
-            return Scaling.fit(series, self.about)
+            return Scaling.fit(series, self.about, log=data.log, lag=data.difference)
         self.check_binary(self.parts.series.values, self.about)
         return Scaling((0.0,) * len(series.names), (1.0,) * len(series.names))
 
     @property
     def binary(self) -> bool:
-        return self.recipe.model.head in ("bernoulli", "chain")
+        return self.recipe.model.head in BINARY
 
     def check_binary(self, values: Tensor, about: str) -> None:
         if self.binary and not bool(((values == 0) | (values == 1) | values.isnan()).all()):
@@ -220,15 +243,15 @@ class Forecast(Forecasting):
         """The columns, how their values are scaled, how many steps a forecast reads, and the season."""
         if self._kept is not None:
             return self._kept
-        parts, scaling = self.parts, self.scaling
-        known = scaling.shrink(parts.learned.values)
+        series, scaling = self.parts.learned, self.scaling
         return {
-            "columns": list(parts.series.names),
+            "columns": list(series.names),
             "mean": list(scaling.mean),
             "scale": list(scaling.scale),
-            "gaps": bool(known.isnan().any()),
-            "window": min(self.recipe.data.window, parts.valid - 1),
-            "season": self.recipe.backtest.season or find_season(known),
+            "deviation": [float(column[~column.isnan()].std()) for column in series.values.T],
+            "gaps": bool(series.values.isnan().any()),
+            "window": min(self.recipe.data.window, len(series.values) - scaling.lag - 1),
+            "season": self.recipe.backtest.season or find_season(series.values),
         }
 
     @property
@@ -246,13 +269,15 @@ class Forecast(Forecasting):
 
     def make_trainer(self, model: Forecaster) -> Trainer:
         parts, window = self.parts, self.vocabulary["window"]
-        values = self.scaling.shrink(parts.series.values).to(self.recipe.precision)
-        starts = torch.arange(parts.valid - window)
-        train = Pieces(values[: parts.valid], starts, torch.full_like(starts, window), **self.how(training=True))
-        return self.teach(model, train, self._held_out(values[: parts.test], parts.valid, window))
+        learned = self.scaling.shrink(parts.learned.values).to(self.recipe.precision)
+        starts = torch.arange(len(learned) - window)
+        train = Pieces(learned, starts, torch.full_like(starts, window), **self.how(training=True))
+        return self.teach(model, train, self._held_out(parts.series.values[: parts.test], parts.valid))
 
-    def _held_out(self, values: Float[Tensor, "T C"], begin: int, window: int) -> Pieces:
+    def _held_out(self, values: Float[Tensor, "T C"], begin: int) -> Pieces:
         """Every step from `begin` on counts once, after at least half a window of steps that are only read."""
+        values, begin = self.scaling.shrink(values).to(self.recipe.precision), begin - self.scaling.lag
+        window = self.vocabulary["window"]
         skip = min(window // 2, begin - 1)
         starts = torch.arange(begin - 1 - skip, len(values) - 1 - skip, window - skip)
         lengths = (len(values) - 1 - starts).clamp(max=window)
@@ -263,28 +288,31 @@ class Forecast(Forecasting):
             raise OptionError("--window and --dynamic are for language models.")
         parts, kept = self.parts if question.data is None or question.baselines else None, self.vocabulary
         if question.data is not None:
-            series, begin, name = self.read_other(question.data), kept["window"], question.data
+            series, begin, name = self.read_other(question.data), self.reads, question.data
         else:
             assert parts is not None
             has_test = parts.test < len(parts.series.values)
             series = parts.series if has_test else replace(parts.series, values=parts.series.values[: parts.test])
             begin, name = (parts.test, "test") if has_test else (parts.valid, "validation")
-        values = self.scaling.shrink(series.values)
-        rolling = self._roll(values, begin)
-        rivals: dict[str, Any] = {self.called: model}
+        rolling = self._roll(series.values, begin)
+        rivals: dict[str, Any] = {self.called: Scaled(model, self.scaling)}
         if question.baselines:
             assert parts is not None
             rivals |= self._baselines(parts)
         found = {called: rolling.forecast(each) for called, each in rivals.items()}
-        size = torch.tensor(self.scaling.scale if len(kept["columns"]) == 1 else [1.0], dtype=torch.float64)
+        size = torch.tensor([1.0] if len(kept["columns"]) == 1 else kept["deviation"], dtype=torch.float64)
         level = self.recipe.backtest.interval
-        scores = {called: judge_paths(paths * size, rolling.true * size, level) for called, paths in found.items()}
+        scores = {called: judge_paths(paths / size, rolling.true / size, level) for called, paths in found.items()}
         if model.head.unit == "nats":
-            held_out = self._held_out(values.to(self.recipe.precision), begin, kept["window"])
-            scores[self.called]["nats"] = evaluate(model, held_out, model.loss).mean
+            scores[self.called]["nats"] = evaluate(model, self._held_out(series.values, begin), model.loss).mean
         unit = "" if len(kept["columns"]) == 1 else ", in standard deviations"
         said = f"{name}, {len(rolling.origins)} origins, {rolling.horizon} steps ahead{unit}"
         return Answer(said, rolling.true.numel(), scores, outlook=self._look_back(series, rolling, found[self.called]))
+
+    @property
+    def reads(self) -> int:
+        """How many known steps a forecast reads."""
+        return int(self.vocabulary["window"]) + self.scaling.lag
 
     def _roll(self, values: Float[Tensor, "T C"], begin: int) -> Rolling:
         settings = self.recipe.backtest
@@ -292,18 +320,17 @@ class Forecast(Forecasting):
             values,
             begin,
             horizon=settings.horizon,
-            window=self.vocabulary["window"],
+            window=self.reads,
             origins=settings.origins,
             samples=settings.samples,
             seed=self.recipe.seed,
         )
 
     def _baselines(self, parts: Parts) -> dict[str, Autoregression]:
-        values, season = self.scaling.shrink(parts.series.values), self.vocabulary["season"]
-        learned = values[: parts.valid]
-        auto = best_autoregression(learned, values[parts.valid : parts.test], season, most=self.vocabulary["window"])
+        learned, season = parts.learned.values, self.vocabulary["season"]
+        auto = best_autoregression(learned, parts.series.values[parts.valid : parts.test], season, most=self.reads)
         found = {"naive": Autoregression.repeat(learned)}
-        if season is not None and season <= self.vocabulary["window"]:
+        if season is not None and season <= self.reads:
             found[f"seasonal naive, {season}"] = Autoregression.repeat(learned, season)
         return found | {f"autoregression of order {auto.order}": auto}
 
@@ -320,8 +347,8 @@ class Forecast(Forecasting):
         if self.binary:
             return Outlook(names, known, paths.mean(0))
         level = self.recipe.backtest.interval
-        low, high = (self.scaling.restore(each[0]) for each in interval(paths[None], level))
-        return Outlook(names, known, self.scaling.restore(paths.median(0).values), low, high, level)
+        low, high = (each[0] for each in interval(paths[None], level))
+        return Outlook(names, known, paths.median(0).values, low, high, level)
 
     def read_other(self, path: str) -> Series:
         """Another file with the columns that were learned, whatever else it has."""
@@ -332,11 +359,11 @@ class Forecast(Forecasting):
     def forecast(self, model: Forecaster, steps: int, path: str | None = None) -> Outlook:
         """What follows the run's series, or that of another file."""
         series = self.parts.series if path is None else self.read_other(path)
-        if len(series.values) < 2:
-            raise DataError(f"{path or self.about}: {len(series.values)} steps are known. Give at least two.")
-        settings, values = self.recipe.backtest, self.scaling.shrink(series.values)
-        noise = draw_noise(settings.samples, steps, values.shape[1], self.recipe.seed)
-        paths = model.run_free(values[None, -self.vocabulary["window"] :], noise)[0].double().cpu()
+        values, least = series.values[-self.reads :], 2 + self.scaling.lag
+        if len(values) < least:
+            raise DataError(f"{path or self.about}: {len(values)} steps are known. Give at least {least}.")
+        noise = draw_noise(self.recipe.backtest.samples, steps, values.shape[1], self.recipe.seed)
+        paths = Scaled(model, self.scaling).run_free(values[None], noise)[0]
         times = () if series.clock is None else tuple(series.clock.after(steps))
         return replace(self._summed_up(series.values, paths), times=times)
 
@@ -355,12 +382,12 @@ PRESETS: dict[str, Preset] = {
             name="forecast",
             model=ForecastModel(cell="gru", hidden_size=64),
             training=Training(
-                steps=1000,
+                steps=500,
                 batch_size=32,
                 truncation="none",
                 learning_rate=5e-3,
                 average="ema:0.99",
-                validate_every=100,
+                validate_every=50,
                 save_every=250,
             ),
         ),
