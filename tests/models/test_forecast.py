@@ -65,3 +65,13 @@ def test_the_loss_is_weighed() -> None:
     said, _ = model(x)
     expected = sum(weights[b, t] * model.head.losses(said[b, t], y[b, t]) for b in range(3) for t in range(6))
     torch.testing.assert_close(model.loss(said, y, weights), expected)
+
+
+def test_a_way_past_the_recurrent_layers() -> None:
+    model, x = made("bernoulli", skip=True), torch.rand(2, 6, 2, dtype=torch.float64).round()
+    plain = made("bernoulli")
+    plain.load_state_dict(model.state_dict(), strict=False)
+    torch.testing.assert_close(model(x)[0], plain(x)[0])  # it begins as nothing
+    with torch.no_grad():
+        model.skip.weight.normal_()
+    torch.testing.assert_close(model(x)[0], plain(x)[0] + x @ model.skip.weight.T)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from recurra.cells.notation import Cell
 from recurra.layers.recurrent import Recurrent
@@ -24,6 +24,7 @@ class Forecaster(SequenceModel):
     - `head`: `gaussian`, `mixture` (of so many `components`), `quantiles`, `bernoulli` or `chain`: see `recurra.models.heads`.
     - `change`: what is said is the change from the last value.
     - `gaps`: the network is also told which values are missing.
+    - `skip`: what is said is also a linear function of the values themselves, past the recurrent layers and their dropout.
 
     ```python
     model = Forecaster(channels=2, cell="gru", hidden_size=32)
@@ -42,6 +43,7 @@ class Forecaster(SequenceModel):
         components: int = 5,
         change: bool = False,
         gaps: bool = False,
+        skip: bool = False,
         layers: int = 1,
         dropout: float = 0.0,
         input_dropout: float = 0.0,
@@ -73,6 +75,9 @@ class Forecaster(SequenceModel):
             deep_output=deep_output,
         )
         self.channels, self.head, self.change, self.gaps = channels, made, change, gaps
+        self.skip = nn.Linear(channels, channels * made.numbers, bias=False) if skip else None
+        if self.skip is not None:
+            nn.init.zeros_(self.skip.weight)
 
     def embed(self, inputs: Float[Tensor, "B T C"]) -> Float[Tensor, "B T D"]:
         missing = inputs.isnan()
@@ -86,6 +91,8 @@ class Forecaster(SequenceModel):
         self, inputs: Float[Tensor, "B T C"], state: State | None = None, lengths: Int[Tensor, " B"] | None = None
     ) -> tuple[Float[Tensor, "B T P"], State]:
         said, final = super().forward(inputs, state, lengths)
+        if self.skip is not None:
+            said = said + self.skip(inputs.nan_to_num(0.0))
         if self.change:  # in the precision of the values: a small change of a large one must not be lost
             said = self.head.around(said.to(inputs.dtype), inputs.nan_to_num(0.0))
         return said, final

@@ -61,6 +61,7 @@ class ForecastModel(StepModel):
     head: str = setting("gaussian", "what is said of the next step: gaussian, mixture, quantiles, bernoulli or chain")
     components: int = setting(5, "of a mixture")
     change: bool = setting(True, "it is said as a change from the last value; false: as a value")
+    skip: bool = setting(False, "it is also a linear function of the values read, past the recurrent layers")
 
     def check(self) -> None:
         super().check()
@@ -134,6 +135,7 @@ class Forecasting(Experiment[Forecaster]):
             head=model.head,
             components=model.components,
             change=model.change,
+            skip=model.skip,
             gaps=gaps,
             **self.model_options(),
         )

@@ -131,15 +131,23 @@ PRESETS: dict[str, Preset] = {
         RollRecipe(
             name="piano-roll",
             model=ForecastModel(
-                cell="lstm", hidden_size=256, head="bernoulli", change=False, dropout=0.3, input_dropout=0.1
+                cell="lstm",
+                hidden_size=256,
+                head="bernoulli",
+                change=False,
+                skip=True,
+                dropout=0.6,
+                input_dropout=0.2,
+                weight_dropout=0.5,
             ),
             training=Training(
-                steps=4000,
-                batch_size=16,
+                steps=9000,
+                batch_size=8,
                 truncation="none",
                 learning_rate=4e-3,
-                average="ema:0.995",
-                validate_every=400,
+                l2=0.1,
+                average="ema:0.999",
+                validate_every=500,
                 save_every=1000,
             ),
         ),
