@@ -150,7 +150,7 @@ class TestWhatItLearns:
         grown = [100 * math.exp(0.02 * k + 0.3 * math.sin(2 * math.pi * k / 12)) for k in range(200)]
         write(
             "grown.csv",
-            [["month", "sold"], *([f"{2000 + k // 12}-{k % 12 + 1:02d}-01", v] for k, v in enumerate(grown))],
+            [["date", "sold"], *([f"{2000 + k // 12}-{k % 12 + 1:02d}-01", v] for k, v in enumerate(grown))],
         )
         how = ["data.path=grown.csv", "model.change=false", "training.learning_rate=0.02", "training.steps=60"]
         made, model = trained(*how, "data.log=true", "data.difference=1")

@@ -15,7 +15,7 @@ from recurra.data.comma_separated import rows_of, separator_of
 from recurra.errors import DataError, OptionError, nearest
 from recurra.types import Float
 
-TIMES = ("timestamp", "time", "datetime", "date", "day", "month", "ds")
+TIMES = ("timestamp", "time", "datetime", "date", "ds")
 """What a column of times is often called."""
 MISSING = ("", "nan", "na", "n/a", "null", "none", "?")
 """How a value that is missing is written."""

@@ -302,12 +302,13 @@ class Forecast(Forecasting):
             assert parts is not None
             rivals |= self._baselines(parts)
         found = {called: rolling.forecast(each) for called, each in rivals.items()}
-        size = torch.tensor([1.0] if len(kept["columns"]) == 1 else kept["deviation"], dtype=torch.float64)
+        plain = len(kept["columns"]) == 1 or self.binary
+        size = torch.tensor([1.0] if plain else kept["deviation"], dtype=torch.float64)
         level = self.recipe.backtest.interval
         scores = {called: judge_paths(paths / size, rolling.true / size, level) for called, paths in found.items()}
         if model.head.unit == "nats":
             scores[self.called]["nats"] = evaluate(model, self._held_out(series.values, begin), model.loss).mean
-        unit = "" if len(kept["columns"]) == 1 else ", in standard deviations"
+        unit = "" if plain else ", in standard deviations"
         said = f"{name}, {len(rolling.origins)} origins, {rolling.horizon} steps ahead{unit}"
         return Answer(said, rolling.true.numel(), scores, outlook=self._look_back(series, rolling, found[self.called]))
 
