@@ -385,7 +385,7 @@ PRESETS: dict[str, Preset] = {
             name="forecast",
             model=ForecastModel(cell="gru", hidden_size=64),
             training=Training(
-                steps=500,
+                steps=300,
                 batch_size=32,
                 truncation="none",
                 learning_rate=5e-3,
