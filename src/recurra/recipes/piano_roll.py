@@ -148,6 +148,7 @@ PRESETS: dict[str, Preset] = {
                 l2=0.1,
                 average="ema:0.999",
                 validate_every=500,
+                patience=4,
                 save_every=1000,
             ),
         ),
