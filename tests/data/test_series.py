@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from recurra.data.series import read_series
+from recurra.data.series import Scaling, Series, filled, read_series, read_timed_series
 from recurra.errors import DataError, OptionError
 
 
@@ -60,3 +60,90 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe1\x00")
     with pytest.raises(DataError, match="not text in UTF-8"):
         read_series(tmp_path / "bytes.csv")
+
+
+class TestTimed:
+    def test_gaps_and_times(self, tmp_path: Path) -> None:
+        file = write(tmp_path, "Date,a,b\n2024-01-01,1,\n2024-01-02,NA,4\n2024-01-03,?,nan\n")
+        series = read_timed_series(file)
+        assert series.names == ("a", "b")
+        assert series.values.nan_to_num(-1).tolist() == [[1, -1], [-1, 4], [-1, -1]]
+        assert series.clock is not None
+        assert series.clock.after(1) == ["2024-01-04"]
+        assert read_timed_series(file, ("b",)).names == ("b",)
+
+    def test_a_time_by_another_name_and_one_that_is_a_column(self, tmp_path: Path) -> None:
+        file = write(tmp_path, "time,t2,a\n1,2024-01-01,3\n2,2024-01-02,4\n")
+        named = read_timed_series(file, ("a", "time"), "t2")
+        assert named.names == ("a", "time")
+        assert named.clock is not None
+        assert named.clock.after(1) == ["2024-01-03"]
+        assert read_timed_series(write(tmp_path, "a\n1\n2\n")).clock is None
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("date,a\n2024-01-01,1\nsoon,2\n", "row 3: 'soon' is no time that can be read"),
+            ("date,a\n2024-01-01,1\n2024-01-02,one\n", "row 3, a: 'one' is not a finite number"),
+            ("date,a\n2024-01-01,inf\n2024-01-02,1\n", "row 2, a: 'inf' is not a finite number"),
+            ("date\n2024-01-01\n", "no column of numbers beside 'date'"),
+        ],
+    )
+    def test_what_is_refused(self, tmp_path: Path, text: str, said: str) -> None:
+        with pytest.raises(DataError, match=said):
+            read_timed_series(write(tmp_path, text))
+        with pytest.raises(OptionError, match="no column 'when'"):
+            read_timed_series(write(tmp_path, text), (), "when")
+
+
+def test_gaps_are_filled_with_the_last_known_value() -> None:
+    gap = torch.nan
+    series = torch.tensor([[gap, 1], [2, gap], [gap, gap], [3, 4]])
+    assert filled(series).tolist() == [[0, 1], [2, 1], [2, 1], [3, 4]]
+    assert torch.equal(filled(series.T, -1), filled(series).T)
+
+
+class TestScaling:
+    VALUES = torch.tensor([[1.0, 1e9], [2.0, 1e9 + 1], [4.0, torch.nan]], dtype=torch.float64)
+
+    def test_means_and_sizes(self) -> None:
+        scaling = Scaling.fit(Series(("a", "b"), self.VALUES), "file")
+        shrunk = scaling.shrink(self.VALUES)
+        assert shrunk[:, 0].mean().item() == pytest.approx(0, abs=1e-12)
+        assert shrunk[:, 0].std().item() == pytest.approx(1)
+        assert shrunk[:2, 1].tolist() == pytest.approx([-(0.5**0.5), 0.5**0.5])
+        assert shrunk[2, 1].isnan()
+
+    @pytest.mark.parametrize("log", [True, False])
+    @pytest.mark.parametrize("lag", [0, 1, 3])
+    def test_there_and_back(self, log: bool, lag: int) -> None:
+        """What the network would read of the steps to come, restored from what came before them, is those steps."""
+        random = torch.Generator().manual_seed(0)
+        values = torch.rand(2, 20, 2, generator=random, dtype=torch.float64) + 0.5
+        scaling = Scaling.fit(Series(("a", "b"), values[0]), "file", log=log, lag=lag)
+        shrunk = scaling.shrink(values)
+        assert shrunk.shape == (2, 20 - lag, 2)
+        paths = shrunk[:, None, 12 - lag :].expand(-1, 3, -1, -1)
+        restored = scaling.restore(paths, values[:, :12])
+        torch.testing.assert_close(restored, values[:, None, 12:].expand(-1, 3, -1, -1))
+
+    def test_changes_of_logarithms(self) -> None:
+        scaling = Scaling((0.0,), (1.0,), log=True, lag=1)
+        values = torch.tensor([[1.0], [2.0], [-1.0], [8.0], [8.0]], dtype=torch.float64)
+        assert scaling.shrink(values)[:, 0].nan_to_num(9).tolist() == pytest.approx([0.6931472, 9, 9, 0])
+
+    @pytest.mark.parametrize(
+        ("values", "how", "said"),
+        [
+            ([[1.0, torch.nan], [2.0, torch.nan]], {}, "file: b has no value in the 2 steps to learn from"),
+            ([[1.0, 7.0], [2.0, torch.nan], [2.0, 7.0]], {}, "file: b is always the same in the 3 steps"),
+            ([[1.0, 1.0], [3.0, 2.0], [7.0, 3.0]], {"lag": 1}, "the change of b over 1 steps is always the same"),
+            ([[1.0, 1.0], [3.0, torch.nan], [7.0, 3.0]], {"lag": 1}, "the change of b over 1 steps is never known"),
+            ([[1.0, 1.0], [3.0, 0.0]], {"log": True}, "b has values that are not positive"),
+        ],
+    )
+    def test_channels_without_anything_to_learn(
+        self, values: list[list[float]], how: dict[str, int], said: str
+    ) -> None:
+        with pytest.raises(DataError, match=said):
+            Scaling.fit(Series(("a", "b"), torch.tensor(values)), "file", **how)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from recurra.data.batches import Batch, Lanes, Sequences, Stream
 from recurra.errors import OptionError
+from recurra.models.forecast import Forecaster
 from recurra.models.language import LanguageModel
 from recurra.training.feeding import own_inputs, read_feeding
 from recurra.training.loop import Save, Step, Trainer, Training
@@ -232,3 +233,16 @@ class TestSchedule:
 def test_what_cannot_be_read_is_refused(text: str, words: str) -> None:
     with pytest.raises(OptionError, match=words):
         read_feeding(text)
+
+
+def test_numbers_that_the_model_draws_itself() -> None:
+    torch.manual_seed(0)
+    model = Forecaster(2, "gru", H, change=True).double()
+    inputs = torch.randn(B, T, 2, dtype=torch.float64)
+    mixed = own_inputs(model, inputs, None, 1.0)
+    assert torch.equal(mixed[:, 0], inputs[:, 0])
+    assert not bool((mixed[:, 1:] == inputs[:, 1:]).any())
+    some = own_inputs(model, inputs, None, 0.5)
+    kept = (some == inputs).all(-1)
+    assert bool((kept == (some == inputs).any(-1)).all())  # a step is drawn as a whole
+    assert 0 < int(kept[:, 1:].sum()) < B * (T - 1)

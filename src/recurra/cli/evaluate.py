@@ -29,11 +29,16 @@ def evaluate(
         ),
     ] = None,
     plot: Annotated[
-        bool, typer.Option("--plot", help="Of labels: also draw which class was taken for which, in RUN/explain/.")
+        bool,
+        typer.Option(
+            "--plot",
+            help="Also draw which class was taken for which, or a forecast and what came true, in RUN/explain/.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """How good a run is, beside baselines: nats and perplexity of text, exact match of translations, accuracy of labels."""
+    """How good a run is, beside baselines: nats and perplexity of text, exact match of translations, accuracy of labels, errors
+    of forecasts."""
     from recurra.errors import OptionError
     from recurra.recipes.base import Question
     from recurra.recipes.catalogue import open_run
@@ -42,10 +47,18 @@ def evaluate(
     answer = experiment.judge(model, Question(data, baselines, window, dynamic))
     if plot:
         from recurra.analysis.confusion import plot_confusion
+        from recurra.analysis.forecast_plot import plot_forecast
 
-        if answer.confusion is None:
-            raise OptionError(f"--plot draws classes; {run} has none: its recipe is {experiment.recipe.name}.")
-        plot_confusion(*answer.confusion, folder.explain / "confusion")
+        if answer.confusion is not None:
+            plot_confusion(*answer.confusion, folder.explain / "confusion")
+        elif answer.outlook is not None:
+            seen, file = answer.outlook, folder.explain / "backtest.svg"
+            bounds = {"low": seen.low, "high": seen.high, "true": seen.true}
+            plot_forecast(seen.known, seen.said, seen.names, file, f"one forecast of the {answer.data}", **bounds)
+        else:
+            raise OptionError(
+                f"--plot draws classes and forecasts; {run} has neither: its recipe is {experiment.recipe.name}."
+            )
     if as_json:
         row = {"run": str(run), "data": answer.data, "tokens": answer.steps, "scores": answer.scores}
         if answer.confusion is not None:

@@ -91,7 +91,7 @@ def read_log(
         if not identity or not what:
             missing = "case" if not identity else "activity"
             raise DataError(f"{path}, row {number}: the {missing} is empty. Fill it in or leave the row out.")
-        moment = 0.0 if columns["time"] is None else _moment(row.get(columns["time"], ""), path, number)
+        moment = 0.0 if columns["time"] is None else read_moment(row.get(columns["time"], ""), path, number)
         kept.setdefault(identity, []).append((moment, what, [row.get(column, "") for column in attributes]))
     if not kept:
         raise DataError(f"{path} has no events. Give a log with at least one row.")
@@ -182,7 +182,7 @@ def _keys(element: ElementTree.Element) -> dict[str, str]:
     return {each.attrib["key"]: each.get("value", "") for each in element if "key" in each.attrib}
 
 
-def _moment(text: str, path: Path, number: int) -> float:
+def read_moment(text: str, path: Path, number: int) -> float:
     """Seconds since 1970; a moment without a zone is taken as UTC."""
     for read in (datetime.fromisoformat, *(lambda t, f=each: datetime.strptime(t, f) for each in FORMATS)):
         try:

@@ -10,17 +10,93 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from recurra.data.clock import Clock, read_clock
 from recurra.data.comma_separated import rows_of, separator_of
 from recurra.errors import DataError, OptionError, nearest
 from recurra.types import Float
 
+TIMES = ("timestamp", "time", "datetime", "date", "ds")
+"""What a column of times is often called."""
+MISSING = ("", "nan", "na", "n/a", "null", "none", "?")
+"""How a value that is missing is written."""
+
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """Columns with their names; each row is one step."""
+    """Columns with their names; each row is one step. NaN where a value is missing."""
 
     names: tuple[str, ...]
     values: Float[Tensor, "T C"]
+    clock: Clock | None = None
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What a network reads instead of values: numbers about 0, of size about 1 in training data.
+
+    - `mean`, `scale`: of each channel, after what follows.
+    - `log`: logarithms come first. `lag`: then the change from so many steps before; 0: none. The first `lag` rows are lost.
+    """
+
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    log: bool = False
+    lag: int = 0
+
+    @classmethod
+    def fit(cls, series: Series, about: str, *, log: bool = False, lag: int = 0) -> Scaling:
+        """Of the values that are known. A channel without values, or with nothing that changes, is refused."""
+        for name, column in zip(series.names, series.values.T, strict=True):
+            if bool(column.isnan().all()):
+                raise DataError(
+                    f"{about}: {name} has no value in the {len(column):,} steps to learn from. Leave it out."
+                )
+            if log and bool((column <= 0).any()):
+                raise DataError(
+                    f"{about}: {name} has values that are not positive, and no logarithm. Use data.log=false."
+                )
+        plain = cls((0.0,) * len(series.names), (1.0,) * len(series.names), log, lag)
+        mean, scale = [], []
+        for name, column in zip(series.names, plain.shrink(series.values).T, strict=True):
+            known = column[~column.isnan()]
+            what = f"the change of {name} over {lag} steps" if lag else name
+            if not len(known):
+                raise DataError(f"{about}: {what} is never known. Leave it out, or data.difference.")
+            if bool((known == known[0]).all()):
+                raise DataError(
+                    f"{about}: {what} is always the same in the {len(series.values):,} steps to learn from. "
+                    "There is nothing to learn in it: leave it out with data.columns."
+                )
+            mean.append(float(known.mean()))
+            scale.append(float(known.std()))
+        return cls(tuple(mean), tuple(scale), log, lag)
+
+    def shrink(self, values: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B N C"]:
+        """What the network reads; a value that has no logarithm is missing."""
+        values = torch.where(values > 0, values, torch.nan).log() if self.log else values
+        values = values[..., self.lag :, :] - values[..., : values.shape[-2] - self.lag, :] if self.lag else values
+        return (values - values.new_tensor(self.mean)) / values.new_tensor(self.scale)
+
+    def restore(self, paths: Float[Tensor, "B S K C"], known: Float[Tensor, "B T C"]) -> Float[Tensor, "B S K C"]:
+        """Values in float64 from what the network drew after it had read what was known."""
+        paths = paths.double().cpu()
+        paths = paths * paths.new_tensor(self.scale) + paths.new_tensor(self.mean)
+        if self.lag:
+            K = paths.shape[2]
+            last = filled(known.double(), -2)[:, -self.lag :]
+            last = (last.clamp(min=1e-300).log() if self.log else last)[:, None, None]
+            rounds = torch.nn.functional.pad(paths, (0, 0, 0, -K % self.lag)).unflatten(2, (-1, self.lag))
+            paths = (last + rounds.cumsum(2)).flatten(2, 3)[:, :, :K]
+        return paths.exp() if self.log else paths
+
+
+def filled(values: Float[Tensor, "*N"], time: int = 0) -> Float[Tensor, "*N"]:
+    """Missing values replaced by the last known one along the axis of time; 0 before the first."""
+    values = values.movedim(time, 0)
+    T = len(values)
+    steps = torch.arange(T).view(T, *[1] * (values.ndim - 1)).expand_as(values)
+    last = torch.where(values.isnan(), -1, steps).cummax(0).values
+    return torch.where(last >= 0, values.gather(0, last.clamp(min=0)), 0).movedim(0, time)
 
 
 def read_series(path: str | Path, columns: Sequence[str] = ()) -> Series:
@@ -28,6 +104,35 @@ def read_series(path: str | Path, columns: Sequence[str] = ()) -> Series:
 
     - `columns`: the names of those to read, in this order; all otherwise. The others may hold anything.
     """
+    names, rows = _rows(path)
+    places = _find(path, names, columns)
+    values = [_read_row(path, line, row, names, places) for line, row in rows]
+    return _series(names, places, values)
+
+
+def read_timed_series(path: str | Path, columns: Sequence[str] = (), time: str | None = None) -> Series:
+    """The same, with values that may be missing (empty, `nan`, `NA`, `?`), and with times that are read as such.
+
+    - `time`: the column of times; without it, one with a usual name (`date`, `timestamp`, …) that is not among `columns`.
+    """
+    names, rows = _rows(path)
+    usual = [name for name in names if name.lower() in TIMES and name not in columns]
+    when = names[_find(path, names, (time,))[0]] if time is not None else next(iter(usual), None)
+    places = [place for place in _find(path, names, columns) if names[place] != when]
+    if not places:
+        raise DataError(f"{path} has no column of numbers beside {when!r}. Give one to forecast.")
+    values = [_read_row(path, line, row, names, places, gaps=True) for line, row in rows]
+    clock = None if when is None else read_clock(path, when, [(line, row[names.index(when)]) for line, row in rows])
+    return _series(names, places, values, clock)
+
+
+def _series(names: tuple[str, ...], places: list[int], values: list[list[float]], clock: Clock | None = None) -> Series:
+    kept = tuple(names[k] for k in places)
+    return Series(kept, torch.tensor(values, dtype=torch.float64).reshape(len(values), len(kept)), clock)
+
+
+def _rows(path: str | Path) -> tuple[tuple[str, ...], list[tuple[int, list[str]]]]:
+    """The names of the columns, and the rows below them with the line that each ends in."""
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
             text = file.read()
@@ -43,10 +148,7 @@ def read_series(path: str | Path, columns: Sequence[str] = ()) -> Series:
         names = tuple(f"column {k + 1}" for k in range(len(names)))
     else:
         rows = rows[1:]
-    places = _find(path, names, columns)
-    values = [_read_row(path, line, row, names, places) for line, row in rows]
-    kept = tuple(names[k] for k in places)
-    return Series(kept, torch.tensor(values, dtype=torch.float64).reshape(len(values), len(kept)))
+    return names, rows
 
 
 def _find(path: str | Path, names: tuple[str, ...], columns: Sequence[str]) -> list[int]:
@@ -56,12 +158,14 @@ def _find(path: str | Path, names: tuple[str, ...], columns: Sequence[str]) -> l
     return [names.index(name) for name in columns] if columns else list(range(len(names)))
 
 
-def _read_row(path: str | Path, line: int, row: list[str], names: tuple[str, ...], places: list[int]) -> list[float]:
+def _read_row(
+    path: str | Path, line: int, row: list[str], names: tuple[str, ...], places: list[int], *, gaps: bool = False
+) -> list[float]:
     if len(row) != len(names):
         raise DataError(
             f"{path}, row {line}: {len(row)} cells, where the first row has {len(names)}. Correct that row."
         )
-    values = [_number(row[k]) for k in places]
+    values = [math.nan if gaps and row[k].strip().lower() in MISSING else _number(row[k]) for k in places]
     for k, value in zip(places, values, strict=True):
         if value is None:
             raise DataError(

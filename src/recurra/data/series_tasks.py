@@ -1,4 +1,4 @@
-"""Series that are made up: chaos to forecast (Mackey-Glass, Lorenz), sums of sines, and a filter to imitate (NARMA)."""
+"""Series that are made up: chaos to forecast (Mackey-Glass, Lorenz), sines, days and weeks, a filter to imitate (NARMA)."""
 
 from __future__ import annotations
 
@@ -104,10 +104,24 @@ def sines(length: int, seed: int = 0, count: int = 2) -> Float[Tensor, "T 1"]:
     return torch.from_numpy(waves.sum(1, keepdims=True))
 
 
+def seasons(length: int, seed: int = 0) -> Float[Tensor, "T 1"]:
+    """A load by the hour: days whose peak is high on five days of seven, a slow drift, and noise that grows with the load."""
+    _check("seasons", length=length)
+    random = np.random.default_rng(seed)
+    hour = np.arange(length)
+    peak = np.exp(2 * (np.cos(2 * np.pi * (hour / 24 - 0.6)) - 1))
+    level = 10 + (6 - 3 * (hour // 24 % 7 > 4)) * peak
+    drift = np.zeros(length)
+    for t, shock in enumerate(random.normal(size=length - 1), start=1):
+        drift[t] = 0.99 * drift[t - 1] + 0.1 * shock
+    return torch.from_numpy((level + drift + 0.04 * level * random.normal(size=length))[:, None])
+
+
 TO_FORECAST: dict[str, Callable[[int, int], Tensor]] = {
     "mackey-glass": mackey_glass,
     "lorenz": lorenz,
     "sines": sines,
+    "seasons": seasons,
 }
 """The series that go on by themselves, by name: a length and a seed to `[T, C]`."""
 

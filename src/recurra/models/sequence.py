@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import torch
 from torch import Tensor, nn
 
 from recurra.layers.deep import DeepLinear, deepen
@@ -60,6 +61,10 @@ class SequenceModel(nn.Module, ABC):
         """One step of each lane."""
         predicted, final = self(inputs[:, None], state)
         return predicted[:, 0], final
+
+    def draw(self, predicted: Float[Tensor, "B V"]) -> Tensor:
+        """What a step says, as the next one may read it: here a symbol, drawn by its probability."""
+        return torch.multinomial(predicted.float().softmax(-1), 1)[:, 0]
 
 
 def detached(state: State | None) -> State | None:

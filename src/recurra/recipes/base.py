@@ -16,7 +16,7 @@ from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.training.distributed import Ranks
 from recurra.training.loop import Teacher, Training
 from recurra.training.tree_penalty import MOST_STEPS, Steps, TreePenalty
-from recurra.types import setting
+from recurra.types import Float, setting
 
 
 @dataclass(frozen=True)
@@ -115,17 +115,37 @@ class Question:
     dynamic: float | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Outlook:
+    """How a series goes on: what was known of its columns, and what is said of the steps after.
+
+    - `low`, `high`: bounds that hold `level` of what may come; `None` where one thing is said. `true`: what came, if it is known.
+    - `times`: those of the steps to come, if rows have times.
+    """
+
+    names: tuple[str, ...]
+    known: Float[Tensor, "T C"]
+    said: Float[Tensor, "K C"]
+    low: Float[Tensor, "K C"] | None = None
+    high: Float[Tensor, "K C"] | None = None
+    level: float | None = None
+    true: Float[Tensor, "K C"] | None = None
+    times: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Answer:
     """Scores by model; each is a row of named numbers. `steps`: how many predictions they are the mean of.
 
     `confusion`: where there are classes, their names and how often each (row) was taken for each (column).
+    `outlook`: of forecasts, one of them, with what came true.
     """
 
     data: str
     steps: int
     scores: dict[str, dict[str, float]]
     confusion: tuple[list[str], list[list[int]]] | None = None
+    outlook: Outlook | None = None
 
 
 @dataclass(frozen=True)

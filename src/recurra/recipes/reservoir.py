@@ -15,7 +15,7 @@ from recurra.data.series import Series, read_series
 from recurra.data.series_tasks import TO_FORECAST, narma
 from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.reservoir import EchoState, Lesson
-from recurra.recipes.base import Answer, Experiment, Preset, Probe, Question, Recipe
+from recurra.recipes.base import Answer, Experiment, Outlook, Preset, Probe, Question, Recipe
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.training.closed_form import ClosedForm
 from recurra.training.distributed import Ranks
@@ -31,7 +31,9 @@ ECHO = 300
 class SeriesData:
     path: str | None = setting(None, "a CSV file with a row of numbers for each step; none: data.task")
     columns: tuple[str, ...] = setting((), "the columns of the file to read, by name; none: all")
-    task: str = setting("mackey-glass", "mackey-glass, lorenz, sines (to forecast) or narma (a filter to imitate)")
+    task: str = setting(
+        "mackey-glass", "mackey-glass, lorenz, sines, seasons (to forecast) or narma (a filter to imitate)"
+    )
     length: int = setting(10_000, "steps of a series that is made up")
     valid: float = setting(0.3, "the share of the series, after the training part, that settings are chosen by")
     test: float = setting(0.3, "the share at its end that is kept for the last evaluation")
@@ -304,10 +306,8 @@ class Reservoir(Experiment[EchoState]):
             )
         return series.values
 
-    def forecast(
-        self, model: EchoState, steps: int, path: str | None = None
-    ) -> tuple[Float[Tensor, "K C"], Float[Tensor, "T C"]]:
-        """What follows the run's series, or that of another file; and what was known."""
+    def forecast(self, model: EchoState, steps: int, path: str | None = None) -> Outlook:
+        """What follows the run's series, or that of another file."""
         if self.driven:
             raise OptionError(
                 "narma follows inputs that nobody knows yet: there is nothing to forecast. Use recurra evaluate."
@@ -320,7 +320,7 @@ class Reservoir(Experiment[EchoState]):
                 "Give a longer series."
             )
         said = model.run_free(steps, *model.warm_up(known[None, -max(2, washout) :]))
-        return said[0].cpu(), known
+        return Outlook(tuple(self.vocabulary["columns"]), known, said[0].cpu())
 
     def probe(self, model: EchoState, steps: int) -> Probe:
         return Probe(model.stacks[0], model.rows(*self.parts.cut(0, steps + 1))[0])

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from recurra.errors import OptionError, choose_from
 from recurra.models.sequence import SequenceModel
-from recurra.types import Int, State
+from recurra.types import State
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,9 @@ def read_feeding(text: str) -> Feeding:
 
 
 @torch.no_grad()
-def own_inputs(
-    model: SequenceModel, inputs: Int[Tensor, "B T"], state: State | None, share: float, *, read: int = 0
-) -> Int[Tensor, "B T"]:
-    """The inputs with some of them replaced by symbols drawn from the model, which has read what stands before.
+def own_inputs(model: SequenceModel, inputs: Tensor, state: State | None, share: float, *, read: int = 0) -> Tensor:
+    """The inputs with some of them replaced by what is drawn from the model (symbols, or numbers), which has read what stands
+    before.
 
     The first one stays as it is; so do `read` inputs before it, which an earlier batch has had.
     """
@@ -61,9 +60,9 @@ def own_inputs(
     if read:
         _, state = model(inputs[:, :read], state)
     for t in range(read, inputs.shape[1] - 1):
-        logits, state = model.step(mixed[:, t], state)
-        drawn = torch.multinomial(logits.float().softmax(-1), 1)[:, 0]
+        said, state = model.step(mixed[:, t], state)
+        drawn = model.draw(said)
         own = torch.rand(len(inputs), device=inputs.device) < share
-        mixed[:, t + 1] = torch.where(own, drawn, inputs[:, t + 1])
+        mixed[:, t + 1] = torch.where(own.view(-1, *[1] * (drawn.ndim - 1)), drawn, inputs[:, t + 1])
     model.train(training)
     return mixed

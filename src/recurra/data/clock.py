@@ -1,0 +1,84 @@
+"""The times of a series: evenly spaced, so that those of the steps to come are known too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+
+from recurra.data.events import read_moment
+from recurra.errors import DataError
+
+CLOSE = 1e-6
+"""How far from the others a step may be, as a share of it."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """When the last row was, and how long a step is.
+
+    - `step`: in seconds, or in months where `monthly`. `plain`: times are numbers, not moments.
+    """
+
+    name: str
+    last: float
+    step: float
+    monthly: bool = False
+    plain: bool = False
+
+    def after(self, steps: int) -> list[str]:
+        """The times of the steps that follow."""
+        if self.plain:
+            return [f"{self.last + k * self.step:.10g}" for k in range(1, steps + 1)]
+        if self.monthly:
+            began = datetime.fromtimestamp(self.last, UTC)
+            months = [began.year * 12 + began.month - 1 + int(self.step) * k for k in range(1, steps + 1)]
+            found = [began.replace(year=month // 12, month=month % 12 + 1) for month in months]
+        else:
+            found = [datetime.fromtimestamp(self.last + k * self.step, UTC) for k in range(1, steps + 1)]
+        days = all(each.timestamp() % 86400 == 0 for each in found)
+        return [each.strftime("%Y-%m-%d" if days else "%Y-%m-%d %H:%M:%S") for each in found]
+
+
+def read_clock(path: str | Path, name: str, cells: Sequence[tuple[int, str]]) -> Clock:
+    """The clock of a column: the row number and the text of each cell. Times must rise in even steps, of seconds or of months."""
+    moments = [read_moment(text.strip(), Path(path), row) for row, text in cells]
+    if len(moments) < 2:
+        raise DataError(f"{path}: {len(moments)} rows have no step from one to the next. Give more rows.")
+    gaps = [after - before for before, after in pairwise(moments)]
+    plain = all(_is_number(text) for _, text in cells)
+    months = None if plain else _months(moments)
+    if months is not None:
+        return Clock(name, moments[-1], months, monthly=True)
+    usual = sorted(gaps)[len(gaps) // 2]
+    for (row, text), gap in zip(cells[1:], gaps, strict=True):
+        if gap <= 0:
+            raise DataError(
+                f"{path}, row {row}: {name} {text.strip()} does not come after the row before. Sort the rows."
+            )
+        if abs(gap - usual) > CLOSE * usual:
+            raise DataError(
+                f"{path}, row {row}: {name} {text.strip()} is {gap:g} after the row before, where a step is {usual:g}"
+                f"{'' if plain else ' seconds'}. Add the rows that are missing, with empty cells."
+            )
+    return Clock(name, moments[-1], usual, plain=plain)
+
+
+def _months(moments: Sequence[float]) -> int | None:
+    """How many months a step has, where all steps have as many, on the same day and at the same time."""
+    found = [datetime.fromtimestamp(each, UTC) for each in moments]
+    if len({(each.day, each.time()) for each in found}) > 1 or found[0].day > 28:
+        return None
+    counts = [each.year * 12 + each.month for each in found]
+    gaps = {after - before for before, after in pairwise(counts)}
+    return gaps.pop() if len(gaps) == 1 and min(gaps) > 0 else None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,121 @@
+"""What a forecast has to beat: the last value again, the value a season ago, and linear autoregression by least squares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from recurra.data.series import filled
+from recurra.types import Float
+
+ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Of autoregressions to choose from, besides the season."""
+PEAK = 0.3
+"""How much of itself a series must find a season ago."""
+
+
+class Autoregression:
+    """y_t = c + Σ_k A_k y_{t−k} + e_t, with normal errors of a standard deviation for each channel.
+
+    - `lags`: which k there are; `matrices`: A_k of each. Values that are missing are read as the last known ones.
+
+    ```python
+    model = Autoregression.fit(series, order=4)
+    paths = model.run_free(series[None], torch.rand(200, 24, 1, dtype=torch.float64))     # [1, 200, 24, 1]
+    ```
+    """
+
+    def __init__(
+        self,
+        lags: Iterable[int],
+        matrices: Float[Tensor, "K C C"],
+        constant: Float[Tensor, " C"],
+        values: Float[Tensor, "T C"],
+    ):
+        self.lags, self.matrices, self.constant = tuple(lags), matrices, constant
+        self.scale = self.errors(values).square().nanmean(0).sqrt()
+
+    @classmethod
+    def fit(cls, values: Float[Tensor, "T C"], order: int) -> Autoregression:
+        """By least squares on all steps whose values are known."""
+        values = values.double()
+        lags, C = range(1, order + 1), values.shape[1]
+        x, y = _before(filled(values), lags), values[order:]
+        known = ~y.isnan().any(-1)
+        rows = torch.cat([torch.ones(len(x), 1, dtype=x.dtype), x.flatten(1)], dim=1)
+        found = torch.linalg.lstsq(rows[known], y[known], driver="gelsd").solution
+        return cls(lags, found[1:].view(order, C, C).transpose(1, 2), found[0], values)
+
+    @classmethod
+    def repeat(cls, values: Float[Tensor, "T C"], lag: int = 1) -> Autoregression:
+        """The value of `lag` steps ago again: naive, or seasonal naive."""
+        C = values.shape[1]
+        one = torch.eye(C, dtype=torch.float64)
+        return cls((lag,), one[None], torch.zeros(C, dtype=torch.float64), values.double())
+
+    @property
+    def order(self) -> int:
+        return self.lags[-1]
+
+    def errors(self, values: Float[Tensor, "T C"]) -> Float[Tensor, "N C"]:
+        """How far off each step is that has enough steps before it; NaN where it is missing."""
+        return values[self.order :] - self._say(_before(filled(values), self.lags))
+
+    def run_free(self, known: Float[Tensor, "B T C"], noise: Float[Tensor, "S K C"]) -> Float[Tensor, "B S K C"]:
+        """K steps that follow each of some series, drawn S times from uniform numbers, as a `Forecaster` does it."""
+        (B, _, C), (S, K, _) = known.shape, noise.shape
+        past = filled(known.double(), 1).transpose(0, 1)[-self.order :]
+        path = past[:, :, None].expand(-1, -1, S, -1).reshape(len(past), B * S, C)
+        shocks = (torch.special.ndtri(noise.double()) * self.scale).repeat(B, 1, 1)
+        for k in range(K):
+            before = torch.stack([path[-lag] for lag in self.lags], dim=1)
+            path = torch.cat([path, (self._say(before) + shocks[:, k])[None]])
+        return path[len(past) :].transpose(0, 1).reshape(B, S, K, C)
+
+    def _say(self, before: Float[Tensor, "N K C"]) -> Float[Tensor, "N C"]:
+        return self.constant + torch.einsum("nkc,kdc->nd", before, self.matrices)
+
+
+def best_autoregression(
+    learned: Float[Tensor, "T C"], following: Float[Tensor, "N C"], season: int | None, *, most: int
+) -> Autoregression:
+    """Of several orders up to `most`, the one with the smallest squared error one step ahead in what follows."""
+    C, T = learned.shape[1], len(learned)
+    asked = {*ORDERS, season or 1, (season or 0) + 1}
+    orders = {order for order in asked if order <= most and (order * C + 1) * 3 <= T - order} or {1}
+    together = torch.cat([learned, following]).double()
+
+    def error(model: Autoregression) -> float:
+        return float(model.errors(together[T - model.order :]).square().nanmean())
+
+    return min((Autoregression.fit(learned, order) for order in sorted(orders)), key=error)
+
+
+def find_season(values: Float[Tensor, "T C"]) -> int | None:
+    """The lag at which the series is most like itself, after a straight line is taken out; `None` if it is at none.
+
+    A multiple of the season is as good as the season itself: of lags nearly as good as the best, the shortest peak counts.
+    """
+    T = len(values)
+    y = filled(values.double())
+    t = torch.linspace(-1, 1, T, dtype=y.dtype)[:, None]
+    y = y - y.mean(0)
+    y = y - t * ((t * y).sum(0) / t.square().sum())
+    size = 2 * T
+    power = torch.fft.rfft(y, size, dim=0).abs().square()
+    alike = torch.fft.irfft(power, size, dim=0)[: T // 3]
+    if len(alike) < 4:
+        return None
+    overlap = (T - torch.arange(len(alike), dtype=y.dtype))[:, None] / T
+    found = (alike / (alike[0].clamp(min=1e-300) * overlap)).mean(1)
+    peaks = [k for k in range(2, len(found) - 1) if found[k] > found[k - 1] and found[k] >= found[k + 1]]
+    best = max((float(found[k]) for k in peaks), default=0.0)
+    return next((k for k in peaks if float(found[k]) >= 0.9 * best), None) if best > PEAK else None
+
+
+def _before(values: Float[Tensor, "T C"], lags: Iterable[int]) -> Float[Tensor, "N K C"]:
+    """For each step with enough before it, the values at some lags."""
+    lags = list(lags)
+    return torch.stack([values[lags[-1] - lag : len(values) - lag] for lag in lags], dim=1)
