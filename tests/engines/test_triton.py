@@ -214,5 +214,7 @@ def test_auto_prefers_kernels_that_keep_their_weights_on_chip():
     small, large = Shape(16, 64, 256, 256), Shape(16, 64, 4096, 4096)
     assert choose("auto", CATALOGUE["lstm"], device, torch.bfloat16, small).name == "fused"
     assert choose("auto", CATALOGUE["lstm"], device, torch.bfloat16, large).name == "vendor"
-    assert choose("auto", CATALOGUE["leaky"], device, torch.bfloat16, large).name == "fused"
+    assert choose("auto", CATALOGUE["leaky"], device, torch.bfloat16, large).name == "eager"
+    assert choose("auto", CATALOGUE["gru"], device, torch.bfloat16, small).name == "eager"
+    assert choose("auto", CATALOGUE["leaky"], device, torch.bfloat16, small).name == "fused"
     assert order(CATALOGUE["lstm"], device, torch.bfloat16, small)[0] == "fused"

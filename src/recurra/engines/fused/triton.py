@@ -222,7 +222,8 @@ class _Kernel:
         """The inputs of each sum: how many, and the size and numbers of the chunks in which they are read."""
         size = -(-self.depth(product) // self.tiles.split // 16) * 16
         even = size & -size
-        chunk = min(even if even >= 64 or even == size else padded(size), 256)
+        most = 256 if self.type != "tl.float32" else 128  # float32 lies in shared memory as two parts
+        chunk = min(even if even >= 64 or even == size else padded(size), most)
         return size, chunk, range(-(-size // chunk))
 
     def load_weights(self, product: Product) -> list[str]:
