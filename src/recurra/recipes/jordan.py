@@ -74,6 +74,10 @@ class Jordanian(Experiment[Jordan]):
     def about_data(self) -> str:
         return self.tasks.about_data
 
+    @property
+    def called(self) -> str:
+        return f"output-recurrent-{self.recipe.model.hidden_size}"
+
     def about_model(self, model: Jordan) -> str:
         return f"output-recurrent, {sum(each.numel() for each in model.parameters()):,} parameters, no loop over time"
 

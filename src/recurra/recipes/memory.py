@@ -183,9 +183,8 @@ class Memory(Experiment[SequenceModel]):
         """Numbers with a digit, symbols by their name where they have one."""
         if value.is_floating_point():
             return " ".join(f"{number:+.1f}" if number else "0" for number in value.tolist())
-        if self.task == "washing-machine":
-            return (TRIGGERS if read else NAMES)[int(value)]
-        return str(int(value))
+        names = () if self.task != "washing-machine" else TRIGGERS if read else NAMES
+        return names[int(value)] if int(value) < len(names) else str(int(value))
 
     def frozen_input(self, model: SequenceModel, name: str) -> Tensor:
         """`zero`, or for the washing machine a trigger that is held."""

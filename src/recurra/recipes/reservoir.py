@@ -184,6 +184,10 @@ class Reservoir(Experiment[EchoState]):
         return parts
 
     @property
+    def called(self) -> str:
+        return f"reservoir-{self.recipe.model.hidden_size}"
+
+    @property
     def about_data(self) -> str:
         parts, data = self.parts, self.recipe.data
         return f"{data.path or data.task}, {parts.valid:,} of {len(parts.outputs):,} steps to learn from"
@@ -265,7 +269,7 @@ class Reservoir(Experiment[EchoState]):
         if question.window is not None or question.dynamic is not None:
             raise OptionError("--window and --dynamic are for language models.")
         parts, settings = self.parts, self.recipe.training
-        called = f"reservoir-{self.recipe.model.hidden_size}"
+        called = self.called
         has_test = parts.test < len(parts.outputs)
         begin, end, name = (
             (parts.test, len(parts.outputs), "test") if has_test else (parts.valid, parts.test, "validation")

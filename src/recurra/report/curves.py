@@ -25,7 +25,7 @@ def curves_section(subject: Subject) -> Section | None:
             f"The loss as it was minimised, and on validation data, per {unit}; at the end {said}.",
             "Training values are of single batches, with dropout where there is any, and averaged where there are many; so "
             "they may lie above or below validation for that reason alone. Validation chose the model.",
-            subject.command("train --resume RUN"),
+            subject.command("explain RUN"),
         )
     )
     norms = _column(rows, "gradient_norm")
@@ -36,7 +36,7 @@ def curves_section(subject: Subject) -> Section | None:
                 line_chart({"gradient": logs}, "step", "log₁₀ norm", "The norm of the gradient over training steps."),
                 "The size of the gradient at each update, before it was clipped.",
                 "A large gradient is no fault where it is clipped; one that never shrinks may be.",
-                subject.command("train --resume RUN"),
+                subject.command("explain RUN"),
             )
         )
     skipped = sum(bool(row.get("skipped")) for row in rows)

@@ -19,15 +19,15 @@ from recurra.report.values import write_values
 from recurra.runs.disk import replace_file
 from recurra.runs.folder import RunFolder
 
-LARGE, FAR, NEAR = 256, 100, 32
-"""In networks with a state larger than this, a report follows gradients 32 steps back, not 100."""
+LARGE, FAR, NEAR = 256, 100, 24
+"""In networks with a state larger than this, a report follows gradients 24 steps back from one step, not 100 from four."""
 
 
 def gradients_section(subject: Subject) -> Section:
     probe = subject.probe(8)
     size = StepMap(probe.layer).size
-    steps = subject.steps or (NEAR if size > LARGE else FAR)
-    found = write_gradients(subject.folder, subject.probe(steps + 40), steps, ("svg",))
+    steps, ends = subject.steps or (NEAR if size > LARGE else FAR), 1 if size > LARGE else 4
+    found = write_gradients(subject.folder, subject.probe(steps + 40), steps, ("svg",), ends)
     command = subject.command(f"explain RUN --gradients --steps {steps}")
     files, verdict = subject.folder.explain, found["verdict"]
     figures = [
@@ -36,8 +36,9 @@ def gradients_section(subject: Subject) -> Section:
                 files / "gradients", f"Logarithm of the gradient's norm over the steps back. The gradient {verdict}."
             ),
             f"How much of a change of the state is left k steps later: the gradient {verdict}.",
-            f"Along one sequence of {steps + 40} steps, averaged over all directions that a change may have; other inputs may "
-            "carry further. A gradient that holds says what could be learned, not what was.",
+            f"Along one sequence, from {'its last step' if ends == 1 else f'{ends} of its last steps'}; other inputs may carry "
+            "further. The norm is that of the direction that grows most. A gradient that holds says what could be learned, "
+            "not what was.",
             command,
         )
     ]
@@ -56,9 +57,11 @@ def gradients_section(subject: Subject) -> Section:
     return Section("Gradients through time", figures, found["summary"][0].upper() + found["summary"][1:])
 
 
-def write_gradients(folder: RunFolder, probe: Probe, steps: int, endings: Sequence[str] = ENDINGS) -> dict[str, Any]:
+def write_gradients(
+    folder: RunFolder, probe: Probe, steps: int, endings: Sequence[str] = ENDINGS, ends: int = 4
+) -> dict[str, Any]:
     """Follow gradients back along a typical sequence: pictures and numbers go to RUN/explain/, sentences come back."""
-    flow = gradient_flow(probe.layer, probe.x[0], steps=steps)
+    flow = gradient_flow(probe.layer, probe.x[0], steps=steps, starts=ends)
     matrices = {
         f"layer {k} U.{name}" if len(probe.layer.stack) > 1 else f"U.{name}": spectrum(directions[0].matrix(name))
         for k, directions in enumerate(probe.layer.stack)
