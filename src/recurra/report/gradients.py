@@ -19,8 +19,8 @@ from recurra.report.values import write_values
 from recurra.runs.disk import replace_file
 from recurra.runs.folder import RunFolder
 
-LARGE, FAR, NEAR = 256, 100, 24
-"""In networks with a state larger than this, a report follows gradients 24 steps back from one step, not 100 from four."""
+LARGE, FAR, NEAR = 256, 100, 40
+"""In networks with a state larger than this, a report follows gradients 40 steps back from one step, not 100 from four."""
 
 
 def gradients_section(subject: Subject) -> Section:
@@ -37,8 +37,8 @@ def gradients_section(subject: Subject) -> Section:
             ),
             f"How much of a change of the state is left k steps later: the gradient {verdict}.",
             f"Along one sequence, from {'its last step' if ends == 1 else f'{ends} of its last steps'}; other inputs may carry "
-            "further. The norm is that of the direction that grows most. A gradient that holds says what could be learned, "
-            "not what was.",
+            f"further, and over {steps} steps a small slope is uncertain. The norm is that of the direction that grows most. "
+            "A gradient that holds says what could be learned, not what was.",
             command,
         )
     ]

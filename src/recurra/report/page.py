@@ -72,16 +72,21 @@ def _section(section: Section) -> str:
     )
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
-    """Columns of numbers stand to the right."""
-    is_number = [bool(rows) and all(_NUMBER.fullmatch(row[k]) for row in rows) for k in range(len(columns))]
-    kind = ['class="number"' if right else "" for right in is_number]
-    head = "".join(f'<th scope="col" {kind[k]}>{escape(name)}</th>' for k, name in enumerate(columns))
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Numbers stand to the right, and short words on one line."""
+    kinds = [_kind([row[k] for row in rows]) for k in range(len(columns))]
+    head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for name, kind in zip(columns, kinds, strict=True))
     body = "".join(
-        "<tr>" + "".join(f"<td {kind[k]}>{escape(cell)}</td>" for k, cell in enumerate(row)) + "</tr>" for row in rows
+        "<tr>" + "".join(f"<td{kind}>{escape(cell)}</td>" for cell, kind in zip(row, kinds, strict=True)) + "</tr>"
+        for row in rows
     )
-    said = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f'<div class="scroll"><table>{said}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _kind(cells: Sequence[str]) -> str:
+    if cells and all(_NUMBER.fullmatch(cell) for cell in cells):
+        return ' class="number"'
+    return ' class="short"' if max(map(len, cells), default=0) <= 20 else ""
 
 
 _NUMBER = re.compile(r"[-+−]?[\d.,]*(e[-+]?\d+)?%?|—|nan|inf")

@@ -65,7 +65,9 @@ def study_figures(study: UnitStudy, command: str, subject: Subject, most: int = 
         Figure(
             table(COLUMNS, [row(each, study) for each in study.findings]),
             f"For each label the unit that follows it best, chosen on {study.chosen_size:,} symbols and scored on {positions:,} "
-            "others, and what the same search gives for shifted labels and before training.",
+            "others by correlation, and what the same search gives for shifted labels and before training; the same for a "
+            "weighted sum of five units; and by how many nats a symbol the loss rises with the unit held at its mean, where the "
+            "label holds (inside) and where it does not.",
             "A unit counts as one that follows a label if it is better than both controls by 0.1. A label may well be known to "
             "the network without a unit of its own: see the probe of five units.",
             command,
@@ -86,14 +88,14 @@ COLUMNS = (
     "label",
     "unit",
     "score",
-    "area",
+    "AUC",
     "shifted labels",
     "untrained",
     "five units",
-    "shifted",
+    "shifted labels",
     "untrained",
-    "loss without, where it holds",
-    "elsewhere",
+    "loss inside",
+    "loss outside",
 )
 
 
@@ -139,7 +141,10 @@ def colour_reading(
     elif size is not None:
         end = min(end, size)
     first = ends[text] - int(reading.lengths[text])
-    symbols = reading.symbols(text)[begin - first : end - first]
+    symbols = reading.symbols(text)
+    if begin > first:  # from the start of a line, if there is one
+        begin = next((k + 1 for k in range(begin, end - 1) if symbols[k - first].endswith("\n")), begin)
+    symbols = symbols[begin - first : end - first]
     low, high = torch.quantile(values[:: max(1, len(values) // 100_000)], torch.tensor([0.01, 0.99])).tolist()
     bounds = {"low": low, "high": high} if sign > 0 else {"low": high, "high": low}
     return colour_text(symbols, values[begin:end], None if true is None else true[begin:end], **bounds)
