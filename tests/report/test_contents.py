@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Sequence
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def read(report: Path) -> Page:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures are drawn in other tests: here an empty one stands for each."""
+    """Pictures are drawn in other tests: here an empty one stands for each, and planes are coarse."""
 
     def draw(*given: Any, **options: Any) -> None:
         file = next(each for each in given if isinstance(each, Path))
@@ -80,6 +81,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for room, names in ((gradients, ("gradients", "spectrum")), (attractors, ("field", "automaton"))):
         for name in names:
             monkeypatch.setattr(room, f"plot_{name}", draw)
+    monkeypatch.setattr(attractors, "basins", partial(attractors.basins, size=20, steps=200))
+    monkeypatch.setattr(attractors, "ends_of_plane", partial(attractors.ends_of_plane, size=8, steps=50))
 
 
 ALL = {"What was trained", "Scores", "Samples", "Curves"}

@@ -150,7 +150,7 @@ class Language(Experiment[LanguageModel]):
         "A product of conditionals: P(y1 … yT) = Π P(yt | y1 … yt−1). Each output is fed back as the next input, "
         "so outputs depend on one another."
     )
-    verbs = ("evaluate", "sample", "score", "explain")
+    verbs = ("evaluate", "sample", "score", "units")
 
     def __init__(self, recipe: LanguageRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
         super().__init__(recipe, ranks)

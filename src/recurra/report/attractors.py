@@ -100,7 +100,7 @@ def _at_rest(subject: Subject, F: StepMap, probe: Probe, x: Tensor, called: str)
     rows.append(["still moving", str(int((~still).sum()))])
     lead = (
         f"{len(s)} states that the network visits were left alone for {LEFT_ALONE} steps under the input {called}: "
-        f"{int(still.sum())} come to rest, at {len(ends)} place{'s' if len(ends) != 1 else ''}."
+        + (f"{int(still.sum())} come to rest, at {len(ends)} place(s)." if len(ends) else "none of them comes to rest.")
     )
     full = subject.command("explain RUN --fixed-points")
     return Section(
@@ -109,7 +109,12 @@ def _at_rest(subject: Subject, F: StepMap, probe: Probe, x: Tensor, called: str)
             Figure(
                 picture(subject.folder.explain / "field", f"Arrows of one step in a plane of the state space. {lead}"),
                 f"Where the state moves in one step while the input is held at {called}; the lines are states that it visits.",
-                f"A plane through a space of {F.size} dimensions: arrows that seem to cross do not.",
+                f"A plane through a space of {F.size} dimensions: arrows that seem to cross do not."
+                + (
+                    " The zero vector is no input of the data: it stands for the network left to itself."
+                    if called == "zero"
+                    else ""
+                ),
                 subject.command("explain RUN"),
             ),
             Figure(
