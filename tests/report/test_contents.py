@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from recurra.cli.main import run
 from recurra.recipes.catalogue import RECIPES as CATALOGUE
-from recurra.report import attractors, gradients
-from recurra.report.contents import SECTIONS, write_report
+from recurra.report import attractors, contents, gradients
+from recurra.report.contents import write_report
 from recurra.report.page import Figure, Section
 from recurra.report.subject import open_subject
+from recurra.runs.checkpoint import Checkpoint
 from recurra.runs.folder import RunFolder
 from tests.report.conftest import RECIPES
 
@@ -183,10 +185,7 @@ def test_scores_are_kept_for_the_weights_that_they_are_of(train: Train, monkeypa
 
 def test_a_section_of_your_own(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     own = Section("A & B", [Figure("<p>body</p>", "meaning <1>", "caveat", "recurra x")])
-    for name in list(SECTIONS):
-        monkeypatch.delitem(SECTIONS, name)
-    monkeypatch.setitem(SECTIONS, "own", lambda subject: own)
-    monkeypatch.setitem(SECTIONS, "does not apply", lambda subject: None)
+    monkeypatch.setattr(contents, "SECTIONS", {"own": lambda subject: own, "does not apply": lambda subject: None})
     folder = train("feedforward")
     write_report(open_subject(folder))
     assert read(folder / "report.html").headings == ["A & B"]
@@ -199,3 +198,34 @@ def test_options_of_a_part_need_it(train: Train, capsys: pytest.CaptureFixture[s
     assert run(["explain", str(folder), "--input", "zero"]) == 2
     assert "--fixed-points" in capsys.readouterr().err
     assert not (folder / "report.html").exists()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_run_that_has_diverged(train: Train) -> None:
+    path = train("names")
+    folder = RunFolder.open(path)
+    kept = folder.load("best")
+    weights = {name: torch.full_like(value, torch.nan) for name, value in kept.weights.items()}
+    with folder.lock():
+        folder.save(Checkpoint(kept.step, weights, {}, kept.facts), best=True)
+    sections, left_out = write_report(open_subject(path))
+    assert [section.title for section in sections] == ["What was trained", "Curves"]
+    assert "not a number" in left_out["samples"]
+    read(path / "report.html")
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("taken", ["explain", "report.html"])
+def test_a_place_that_is_taken(taken: str, train: Train, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = train("feedforward")
+    if taken == "explain":
+        (folder / taken).write_text("a file, where a folder should be")
+    else:
+        (folder / taken).mkdir()
+    capsys.readouterr()
+    assert run(["explain", str(folder)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "cannot be written" in err
+    assert not [file for file in folder.iterdir() if "writing" in file.name]
