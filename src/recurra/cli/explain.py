@@ -49,13 +49,15 @@ def explain(
     folder, experiment, model = subject.folder, subject.experiment, subject.model
     found: dict[str, Any] = {"run": str(run)}
     if gradients:
-        from recurra.report.gradients import write_gradients
+        from recurra.report.gradients import FAR, WARMUP, write_gradients
 
-        found["gradients"] = write_gradients(folder, subject.probe((steps or 100) + 40), steps or 100)
+        far = steps or FAR
+        found["gradients"] = write_gradients(folder, subject.probe(far + WARMUP), far)
     if fixed_points or field:
         from recurra.report.attractors import write_automaton, write_points
+        from recurra.report.gradients import FAR, WARMUP
 
-        probe = subject.probe((steps or 100) + 40)
+        probe = subject.probe((steps or FAR) + WARMUP)
         triggers = experiment.triggers(model)
         frozen = frozen or (triggers.names[0] if triggers else "zero")
         x = experiment.frozen_input(model, frozen)

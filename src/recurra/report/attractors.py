@@ -23,6 +23,7 @@ from recurra.analysis.fixed_points import find_fixed_points
 from recurra.analysis.jacobians import StepMap
 from recurra.analysis.plots import ENDINGS, Move, plot_automaton, plot_field, save_arrays
 from recurra.recipes.base import Experiment, Probe, Triggers
+from recurra.report.gradients import NEAR, WARMUP
 from recurra.report.page import Figure, Section, picture, table
 from recurra.report.subject import Subject
 from recurra.report.values import write_values
@@ -35,7 +36,7 @@ LEFT_ALONE, RUNS = 500, 64
 
 def attractors_section(subject: Subject) -> Section:
     experiment, model = subject.experiment, subject.model
-    probe = subject.probe(60)
+    probe = subject.probe(NEAR + WARMUP)
     F = StepMap(probe.layer)
     triggers = experiment.triggers(model)
     called = triggers.names[0] if triggers else "zero"

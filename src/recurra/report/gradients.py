@@ -19,15 +19,16 @@ from recurra.report.values import write_values
 from recurra.runs.disk import replace_file
 from recurra.runs.folder import RunFolder
 
-LARGE, FAR, NEAR = 256, 100, 40
-"""In networks with a state larger than this, a report follows gradients 40 steps back from one step, not 100 from four."""
+LARGE, FAR, NEAR = 256, 100, 32
+"""In networks with a state larger than this, a report follows gradients 32 steps back from one step, not 100 from four."""
+WARMUP = 40
+"""Steps that are read before the first of them."""
 
 
 def gradients_section(subject: Subject) -> Section:
-    probe = subject.probe(8)
-    size = StepMap(probe.layer).size
+    size = StepMap(subject.probe(NEAR + WARMUP).layer).size
     steps, ends = subject.steps or (NEAR if size > LARGE else FAR), 1 if size > LARGE else 4
-    found = write_gradients(subject.folder, subject.probe(steps + 40), steps, ("svg",), ends)
+    found = write_gradients(subject.folder, subject.probe(steps + WARMUP), steps, ("svg",), ends)
     command = subject.command(f"explain RUN --gradients --steps {steps}")
     files, verdict = subject.folder.explain, found["verdict"]
     figures = [

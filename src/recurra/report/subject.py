@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,13 @@ class Subject:
     is_trained: bool
     steps: int | None = None
     starts: int | None = None
+    _probes: dict[int, Probe] = field(default_factory=dict, repr=False)
 
     def probe(self, steps: int) -> Probe:
-        return self.experiment.probe(self.model, steps)
+        """Typical inputs; those of one length are made once."""
+        if steps not in self._probes:
+            self._probes[steps] = self.experiment.probe(self.model, steps)
+        return self._probes[steps]
 
     def command(self, command: str) -> str:
         """A command as it is typed; RUN in it is this run."""
