@@ -139,6 +139,7 @@ def study_units(
     labels: Sequence[str] | None = None,
     *,
     gates: bool = True,
+    ablated: int = ABLATED,
     seed: int = 0,
 ) -> UnitStudy:
     """For each label the units that follow it best, beside both controls; and what the best one is good for.
@@ -146,6 +147,7 @@ def study_units(
     - `untrained`: the same network before training.
     - `labels`: those to look for; otherwise all that the readings have.
     - `gates`: look among gates too, not only among states.
+    - `ablated`: how many steps of each text are read without the best units.
     """
     names = list(chosen.labels) if labels is None else [choose_from("label", each, chosen.labels) for each in labels]
     parts = [{name: reading.labels[name] for name in names} for reading in (chosen, scored)]
@@ -159,7 +161,7 @@ def study_units(
         first, second = (reading.record(untrained, gates=gates) for reading in (chosen, scored))
         before = search(first, here, second, there, seed=seed)
         findings = [Finding(name, trained[name], before[name]) for name in trained]
-    ablations = _ablate_all(model, scored, activity, [each for each in findings if each.is_found])
+    ablations = _ablate_all(model, scored, activity, [each for each in findings if each.is_found], ablated)
     return UnitStudy(findings, ablations, left_out, scored, activity, int(chosen.lengths.sum()))
 
 
@@ -170,10 +172,10 @@ def holds(labels: Tensor) -> Tensor:
 
 
 def _ablate_all(
-    model: LanguageModel, scored: Reading, activity: Activity, findings: list[Finding]
+    model: LanguageModel, scored: Reading, activity: Activity, findings: list[Finding], steps: int
 ) -> dict[str, Ablation]:
     """Each label's best unit set to its mean; the losses are compared over the first steps of each text."""
-    inputs, targets, inside = (each[:, :ABLATED] for each in (scored.inputs, scored.targets, scored.inside))
+    inputs, targets, inside = (each[:, :steps] for each in (scored.inputs, scored.targets, scored.inside))
     units = {each.best.unit: float(activity.of(each.best.unit).mean()) for each in findings}
     if not units:
         return {}
@@ -183,7 +185,7 @@ def _ablate_all(
         unit = finding.best.unit
         where = torch.zeros(scored.inputs.shape, dtype=torch.bool)
         where[scored.inside] = holds(scored.labels[finding.label])
-        where = where[:, :ABLATED]
+        where = where[:, :steps]
         lost = without[list(units).index(unit)] - intact
         parts = (inside & where, inside & ~where)
         rises = (float(lost[part].mean()) if bool(part.any()) else 0.0 for part in parts)

@@ -265,7 +265,7 @@ class Experiment(ABC, Generic[M]):
 
     def untrained_model(self) -> M:
         """The model as it was before the first step of training, to be looked at."""
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.recipe.seed)
             return self.make_model().to(self.recipe.precision).eval()
 

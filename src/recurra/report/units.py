@@ -14,8 +14,8 @@ from recurra.recipes.language import Language
 from recurra.report.page import Figure, Section, escape, table
 from recurra.report.subject import Subject
 
-SIZE = 48_000
-"""Characters that a report looks at."""
+SIZE, ABLATED = 48_000, 400
+"""Characters that a report looks at, and steps of each text that it compares losses over."""
 EXCERPT = 1200
 
 
@@ -26,7 +26,7 @@ def units_section(subject: Subject) -> Section | None:
     labels = usual_labels([document.name for document in experiment.held_out])
     texts = [document.text for document in experiment.held_out]
     chosen, scored = (read_texts(experiment.tokeniser, part, labels) for part in deal(texts, SIZE))
-    study = study_units(subject.model, experiment.untrained_model(), chosen, scored, gates=False)
+    study = study_units(subject.model, experiment.untrained_model(), chosen, scored, gates=False, ablated=ABLATED)
     figures = study_figures(study, subject.command(f"units RUN --size {SIZE} --states"), subject)
     return Section("Units over text", figures, summary(study))
 
