@@ -13,6 +13,8 @@ demo: $(STAMP)
 	$(BIN)/recurra evaluate $$run && \
 	echo && echo "What it writes:" && \
 	$(BIN)/recurra sample $$run --prime "def " --length 500 --temperature 0.8 --seed 1 && \
+	echo && echo "What it is and what it does, on one page:" && \
+	$(BIN)/recurra explain $$run && \
 	echo && echo "Next: $(BIN)/recurra sample $$run --prime 'class '          more text" && \
 	echo "      $(BIN)/recurra train text data.path=FILE              a text of your own" && \
 	echo "      $(BIN)/recurra check examples/fading.py:fading        a cell of your own, on every engine"

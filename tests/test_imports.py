@@ -19,6 +19,7 @@ ORDER = (
     ("runs",),
     ("training", "analysis"),
     ("recipes",),
+    ("report",),
     ("cli", "lab"),
 )
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}

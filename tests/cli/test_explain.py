@@ -47,7 +47,7 @@ def fox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_gradients_and_fixed_points(memory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    assert run(["explain", str(memory), "--steps", "20", "--starts", "32"]) == 0
+    assert run(["explain", str(memory), "--gradients", "--fixed-points", "--steps", "20", "--starts", "32"]) == 0
     out = capsys.readouterr().out
     assert "the gradient " in out
     assert "fixed point(s)" in out
@@ -57,7 +57,7 @@ def test_gradients_and_fixed_points(memory: Path, capsys: pytest.CaptureFixture[
     kept = json.loads((memory / "explain" / "fixed_points.json").read_text())
     assert kept["points"]
     assert all(point["residual"] < 1e-12 for point in kept["points"])
-    assert run(["explain", str(memory), "--steps", "20", "--starts", "32"]) == 0  # again: the files are replaced
+    assert run(["explain", str(memory), "--gradients", "--steps", "20"]) == 0  # again: the files are replaced
 
 
 def test_a_field_with_its_basins(memory: Path, capsys: pytest.CaptureFixture[str]) -> None:

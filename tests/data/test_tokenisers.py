@@ -201,3 +201,16 @@ def test_a_million_characters_take_milliseconds(kind):
         times.append(perf_counter() - start)
     assert len(text) > 1_000_000
     assert min(times) < 0.2  # measured: 3 ms; a loop in Python takes more than 0.2 s
+
+
+@pytest.mark.parametrize("kind", ["byte", "char", "word", "bpe"])
+@pytest.mark.parametrize("text", ["", "a", "Ein Wörtchen, (noch)  eins!\n\n don't", "  x"])
+def test_where_symbols_end(kind: str, text: str) -> None:
+    tokeniser = build_tokeniser(kind, ["Ein Wörtchen, (noch)  eins!\n\n don't a x  x"] * 3)
+    ends = tokeniser.ends(text).tolist()
+    assert len(ends) == len(tokeniser.encode(text))
+    assert ends == sorted(ends)
+    assert ends[-1:] == ([len(text)] if text else [])
+    for k, end in enumerate(ends):
+        if kind != "byte":  # half a character is none
+            assert tokeniser.decode(tokeniser.encode(text)[: k + 1]).rstrip() == text[:end].rstrip()

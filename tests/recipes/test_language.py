@@ -189,3 +189,14 @@ def test_another_text_is_judged_whole_whatever_the_limit_of_training(tmp_path: P
     made = begin(override(find_recipe("text"), settings))
     answer = made.judge(made.make_model().eval(), Question(data=str(tmp_path / "other.txt"), baselines=False))
     assert answer.steps == 4999
+
+
+@pytest.mark.usefixtures("here")
+def test_the_untrained_model_is_the_one_that_training_starts_from() -> None:
+    recipe = override(find_recipe("names"), ["data.path=names.txt", "model.hidden_size=5"])
+    experiment = begin(recipe)
+    before = torch.random.get_rng_state()
+    untrained = experiment.untrained_model()
+    assert torch.equal(before, torch.random.get_rng_state())
+    started = experiment.trainer().model.state_dict()
+    assert all(torch.equal(value, started[name]) for name, value in untrained.state_dict().items())

@@ -166,12 +166,13 @@ def gradient_flow(
         end = len(x) - start
         scaled, scale = products(jacobians[end - steps : end])
         with torch.no_grad():
-            largest = torch.linalg.eigvalsh(scaled.mT @ scaled)[:, -1]
-            logs.append(scale + largest.log() / 2)
+            if singular is None:
+                singular = scale[:, None] + torch.linalg.svdvals(scaled)[:, :8].log()
+                logs.append(singular[:, 0])
+            else:
+                logs.append(scale + torch.linalg.eigvalsh(scaled.mT @ scaled)[:, -1].log() / 2)
             reach = scaled.norm(dim=1).log() + scale[:, None]  # [K, S]: how much of the end each unit of the past moves
         units.append(torch.tensor([slope(column) for column in reach.T], dtype=F.dtype))
-        if singular is None:
-            singular = scale[:, None] + torch.linalg.svdvals(scaled)[:, :8].log()
     assert singular is not None
     return GradientFlow(
         lags=list(range(steps + 1)),

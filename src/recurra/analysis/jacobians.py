@@ -102,6 +102,7 @@ class _Layer:
         self.depths = [state.depth for state in self.graph.states]
         self.size = sum(self.depths) * self.H
         self.order = walk(self.graph.updates)
+        self.held: dict[Node, list[tuple[slice, int, float]]] = {}
 
     def values(self, s: Float[Tensor, "N S"], x: Float[Tensor, "N D"]) -> dict[Node, Tensor | float]:
         """Every value of one step."""
@@ -128,6 +129,10 @@ class _Layer:
                     values[node] = self.units[node.name] * centred / spread
                 case _:
                     values[node] = OPERATIONS[node.kind].value(*inner)
+            if node in self.held:
+                values[node] = self.wide(values[node], s).clone()
+                for rows, unit, value in self.held[node]:
+                    values[node][rows, unit] = value  # type: ignore[index]
         return values
 
     def wide(self, value: Tensor | float, like: Tensor) -> Float[Tensor, "N H"]:
@@ -256,6 +261,12 @@ class StepMap:
             yield AtLayer(layer, own, y, values)
             out = layer.wide(values[layer.graph.updates[0]], own)
             y = out + y if self.residual and k else out
+
+    def hold(self, layer: int, name: str, unit: int, value: float, rows: slice = slice(None)) -> None:
+        """From now on, one unit of a state or gate has this value at every step, for all that read it; in some rows of s only."""
+        graph = self.layers[layer].graph
+        updates = {state.name: update for state, update in zip(graph.states, graph.updates, strict=True)}
+        self.layers[layer].held.setdefault(({**graph.gates, **updates})[name], []).append((rows, unit, value))
 
     def step(self, s: Float[Tensor, "N S"], x: Float[Tensor, "N D"]) -> Step:
         """F(s, x) with both of its Jacobians."""

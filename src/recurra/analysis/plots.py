@@ -31,6 +31,7 @@ DASHES = ("-", "--", "-.", ":")
 MARKS = {"attractor": ("o", 110), "saddle": ("X", 90), "repeller": ("^", 100), "marginal": ("s", 80)}
 ALONG = (0.5, 0.6, 0.4, 0.7, 0.3, 0.8)
 """Where on its way a trigger's name may stand."""
+ENDINGS = ("svg", "png")
 GROUNDS = {"": ("white", "#222222", "#dddddd"), "-dark": ("#16181d", "#e8e8e8", "#3a3f47")}
 
 
@@ -44,7 +45,9 @@ def find_matplotlib() -> Any:
 
 
 @contextmanager
-def figures(file: Path, width: float = 9.0, height: float = 5.5) -> Iterator[Iterator[tuple[Any, Any]]]:
+def figures(
+    file: Path, width: float = 9.0, height: float = 5.5, endings: Sequence[str] = ENDINGS
+) -> Iterator[Iterator[tuple[Any, Any]]]:
     """The same drawing on both grounds: an axis to draw on for each, saved as SVG and PNG when it is done."""
     matplotlib = find_matplotlib()
     from matplotlib import pyplot
@@ -74,7 +77,7 @@ def figures(file: Path, width: float = 9.0, height: float = 5.5) -> Iterator[Ite
             with matplotlib.rc_context(style):
                 figure, axis = pyplot.subplots(figsize=(width, height), layout="constrained")
                 yield figure, axis
-                for ending in ("svg", "png"):
+                for ending in endings:
                     save_picture(figure, file.with_name(f"{file.name}{suffix}.{ending}"))
                 made.append((figure, suffix))
 
@@ -83,9 +86,9 @@ def figures(file: Path, width: float = 9.0, height: float = 5.5) -> Iterator[Ite
         pyplot.close(figure)
 
 
-def plot_gradients(flow: GradientFlow, file: Path) -> None:
+def plot_gradients(flow: GradientFlow, file: Path, endings: Sequence[str] = ENDINGS) -> None:
     """Log norms over the lag: of the product of Jacobians, and of the loss's gradient at each state."""
-    with figures(file) as axes:
+    with figures(file, endings=endings) as axes:
         for _, axis in axes:
             lags = np.array(flow.lags)
             axis.plot(lags, flow.state.numpy() / np.log(10), color=COLOURS[0], lw=3, label="‖∂s(t)/∂s(t−k)‖")
@@ -102,9 +105,9 @@ def plot_gradients(flow: GradientFlow, file: Path) -> None:
             axis.legend()
 
 
-def plot_spectrum(found: dict[str, Spectrum], file: Path) -> None:
+def plot_spectrum(found: dict[str, Spectrum], file: Path, endings: Sequence[str] = ENDINGS) -> None:
     """Eigenvalues of recurrent matrices in the complex plane, with the unit circle."""
-    with figures(file, 7.5, 7) as axes:
+    with figures(file, 7.5, 7, endings) as axes:
         for _, axis in axes:
             turn = np.linspace(0, 2 * np.pi, 400)
             axis.plot(np.cos(turn), np.sin(turn), color=COLOURS[7], lw=1.5)
@@ -135,6 +138,7 @@ def plot_field(
     paths: Sequence[Tensor] = (),
     basins: Basins | None = None,
     title: str = "",
+    endings: Sequence[str] = ENDINGS,
 ) -> None:
     """Arrows of one step over the plane, the speed as shade (or basins as colours), fixed points by kind, paths as lines.
 
@@ -142,7 +146,7 @@ def plot_field(
     """
     low, high = field.places[0].numpy(), field.places[-1].numpy()
     extent = (low[0], high[0], low[1], high[1])
-    with figures(file, 9, 8) as axes:
+    with figures(file, 9, 8, endings) as axes:
         for figure, axis in axes:
             if basins is not None:
                 _shade_basins(axis, basins, extent)
@@ -270,12 +274,18 @@ class Move:
 
 
 def plot_automaton(
-    plane: Plane, states: Float[Tensor, "A S"], names: Sequence[str], moves: Sequence[Move], file: Path, title: str = ""
+    plane: Plane,
+    states: Float[Tensor, "A S"],
+    names: Sequence[str],
+    moves: Sequence[Move],
+    file: Path,
+    title: str = "",
+    endings: Sequence[str] = ENDINGS,
 ) -> None:
     """Named attractors, and the ways that the state takes between them as triggers fire."""
     places = plane.project(states).numpy()
     kinds = list(dict.fromkeys(move.triggers[0].split()[0] for move in moves))
-    with figures(file, 13, 10.5) as axes:
+    with figures(file, 13, 10.5, endings) as axes:
         for figure, axis in axes:
             named = set()
             for move in moves:

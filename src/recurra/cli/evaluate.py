@@ -44,7 +44,12 @@ def evaluate(
     from recurra.recipes.catalogue import open_run
 
     folder, experiment, model = open_run(run)
-    answer = experiment.judge(model, Question(data, baselines, window, dynamic))
+    question = Question(data, baselines, window, dynamic)
+    answer = experiment.judge(model, question)
+    if question == Question():
+        from recurra.report.scores import keep_answer
+
+        keep_answer(folder, answer)
     if plot:
         from recurra.analysis.confusion import plot_confusion
         from recurra.analysis.forecast_plot import plot_forecast

@@ -25,6 +25,7 @@ from recurra.cli.sample import sample
 from recurra.cli.score import score
 from recurra.cli.train import train
 from recurra.cli.translate import translate
+from recurra.cli.units import units
 from recurra.errors import RecurraError
 
 # typer is built on click or carries its own copy of it, depending on its version: take the class from what it offers
@@ -50,6 +51,7 @@ VERBS = (
     flag,
     explain,
     mimic,
+    units,
     regions,
     runs,
     recipes,

@@ -89,7 +89,7 @@ def train(
     else:
         best = "none yet" if result["valid"] is None else f"{result['valid']:.4f}"
         display.say(f"{result['why']}; best validation {best}. Run folder: {folder.path}")
-        verbs = (*experiment.verbs, "train --resume")
+        verbs = (*experiment.verbs, "explain", "train --resume")
         display.say("next: " + "   ".join(f"recurra {verb} {folder.path}" for verb in verbs))
     if result["failed"]:
         raise typer.Exit(1)

@@ -51,6 +51,10 @@ class Tokeniser(ABC):
         has been learned, and `error` where it was not.
         """
 
+    @abstractmethod
+    def ends(self, text: str) -> Int[Tensor, " N"]:
+        """How many characters of a text have been read after each of its symbols."""
+
     def decode(self, ids: Int[Tensor, " N"] | Iterable[int]) -> str:
         """The text of some symbols. Start and end give nothing."""
         numbers = ids.reshape(-1).tolist() if isinstance(ids, Tensor) else [int(i) for i in ids]
@@ -81,6 +85,10 @@ class Bytes(Tokeniser):
         data = _utf8(text, "surrogateescape")
         return torch.from_numpy(np.frombuffer(data, dtype=np.uint8).astype(np.int64))
 
+    def ends(self, text: str) -> Int[Tensor, " N"]:
+        sizes = torch.tensor([len(_utf8(character, "surrogateescape")) for character in text], dtype=torch.int64)
+        return torch.arange(1, len(text) + 1).repeat_interleave(sizes)
+
     def _join(self, ids: list[int]) -> str:
         return bytes(ids).decode("utf-8", "replace")
 
@@ -106,6 +114,9 @@ class Characters(Tokeniser):
         if _refuses(unknown, self.cut) and not ids.all():
             _refuse("character", [chr(code) for code in codes[ids == 0]], self.size)
         return torch.from_numpy(ids)
+
+    def ends(self, text: str) -> Int[Tensor, " N"]:
+        return torch.arange(1, len(text) + 1)
 
     def _join(self, ids: list[int]) -> str:
         return "".join(self.symbols[i] if i else "\N{REPLACEMENT CHARACTER}" for i in ids)
@@ -136,6 +147,13 @@ class Words(Tokeniser):
             _refuse("word", [word for word, i in zip(words, ids, strict=True) if not i], self.size)
         return torch.tensor(ids, dtype=torch.int64)
 
+    def ends(self, text: str) -> Int[Tensor, " N"]:
+        found, end = [], 0
+        for word in split_words(text):
+            end = text.index(word, end) + len(word)
+            found.append(end)
+        return torch.tensor(found, dtype=torch.int64)
+
     def _join(self, ids: list[int]) -> str:
         parts, before = [], ""
         for word in (self.symbols[i] for i in ids):
@@ -159,6 +177,10 @@ class Pieces(Tokeniser):
     def encode(self, text: str, unknown: Unknown | None = None) -> Int[Tensor, " N"]:
         _utf8(text, "strict")
         return torch.tensor(self._model.encode_batch_fast([text])[0].ids, dtype=torch.int64)
+
+    def ends(self, text: str) -> Int[Tensor, " N"]:
+        _utf8(text, "strict")
+        return torch.tensor([end for _, end in self._model.encode(text).offsets], dtype=torch.int64)
 
     def _join(self, ids: list[int]) -> str:
         return str(self._model.decode(ids))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -149,6 +150,24 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Examples:
+    """What a model writes, or says about a few inputs that it never saw: rows of text under their columns.
+
+    - `command`: what comes after `recurra` to see more of them; the run's folder stands as RUN.
+    - `lines`: where they are a series, by name, steps and values to draw.
+    """
+
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    command: str
+    lines: dict[str, tuple[list[float], list[float]]] | None = None
+
+
+SHOWN = 8
+"""How many examples are shown."""
+
+
+@dataclass(frozen=True)
 class Probe:
     """Typical inputs for looking into a trained network: its recurrent layers, and the vectors `[B, T, D]` that they read."""
 
@@ -226,6 +245,10 @@ class Experiment(ABC, Generic[M]):
         """A few words from the model as it is now, to look at while it learns."""
         return None
 
+    def examples(self, model: M) -> Examples | None:
+        """A few things that the model writes or says, for a report; `None` where there is nothing to show."""
+        return None
+
     @property
     def called(self) -> str:
         """What the model is called in tables."""
@@ -277,6 +300,12 @@ class Experiment(ABC, Generic[M]):
         torch.manual_seed(self.recipe.seed)
         device = f"cuda:{self.ranks.local_rank}" if self.recipe.device == "cuda" else "cpu"
         return self.make_trainer(self.make_model().to(device, self.recipe.precision))
+
+    def untrained_model(self) -> M:
+        """The model as it was before the first step of training, to be looked at."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.recipe.seed)
+            return self.make_model().to(self.recipe.precision).eval()
 
     def trained(self, checkpoint: Checkpoint, about: str) -> M:
         """The model of a checkpoint: the averaged one, if there is one."""

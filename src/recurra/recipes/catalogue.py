@@ -85,12 +85,17 @@ def read_recipe(folder: RunFolder) -> Recipe:
     return from_dict(type(RECIPES[name].recipe), folder.recipe)
 
 
+def open_experiment(folder: RunFolder) -> Experiment[Any]:
+    """The experiment of a run folder."""
+    recipe = read_recipe(folder)
+    if folder.vocabulary is None and EXPERIMENTS[type(recipe)].keeps_vocabulary:
+        raise RunError(f"{folder.path} has no vocabulary.json, which a run of {recipe.name} keeps: it is not whole.")
+    return begin(recipe, vocabulary=folder.vocabulary)
+
+
 def open_run(path: Path, which: str = "best") -> tuple[RunFolder, Experiment[Any], Any]:
     """A trained model from its folder: the best checkpoint, or the last one where no best was kept."""
     folder = RunFolder.open(path)
-    recipe = read_recipe(folder)
-    if folder.vocabulary is None and EXPERIMENTS[type(recipe)].keeps_vocabulary:
-        raise RunError(f"{path} has no vocabulary.json, which a run of {recipe.name} keeps: it is not whole.")
-    experiment = begin(recipe, vocabulary=folder.vocabulary)
+    experiment = open_experiment(folder)
     checkpoint = folder.load(which if folder.has(which) else "last")
     return folder, experiment, experiment.trained(checkpoint, str(path))

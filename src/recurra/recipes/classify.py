@@ -20,7 +20,18 @@ from recurra.models.classify import HEADS, Classifier
 from recurra.models.decision_tree import Numbers
 from recurra.models.labelling import Labeller
 from recurra.models.tag import Tagger
-from recurra.recipes.base import Answer, Experiment, Model, Preset, Probe, Question, Recipe, check_whole
+from recurra.recipes.base import (
+    SHOWN,
+    Answer,
+    Examples,
+    Experiment,
+    Model,
+    Preset,
+    Probe,
+    Question,
+    Recipe,
+    check_whole,
+)
 from recurra.training.distributed import Ranks
 from recurra.training.labelling import evaluate_labels, label_loss, most_frequent, predict_labels
 from recurra.training.loop import Trainer, Training
@@ -306,6 +317,19 @@ class Labelling(Experiment[Labeller]):
         found = predict_labels(model, self.make_stream(replace(part, labels=None), str(path)))
         return [self.say(probabilities) for probabilities in found]
 
+    def examples(self, model: Labeller) -> Examples:
+        whole = self.held_out[0]
+        part = whole.take(list(range(min(SHOWN, len(whole)))))
+        found = predict_labels(model, self.make_stream(replace(part, labels=None), "held out"))
+        rows = []
+        for sequence, true, chances in zip(part.sequences, part.labels or (), found, strict=True):
+            said = self.say(chances)
+            if self.per_step:
+                rows.append((_shown(sequence), " ".join(said["tags"]), " ".join(map(str, true))))
+            else:
+                rows.append((_shown(sequence), f"{said['label']} ({said['probability']:.2f})", str(true)))
+        return Examples(("sequence", "said", "true"), rows, "predict RUN")
+
     @abstractmethod
     def say(self, probabilities: Tensor) -> dict[str, Any]:
         """The probabilities of one sequence in words."""
@@ -324,6 +348,15 @@ class Labelling(Experiment[Labeller]):
     @torch.no_grad()
     def says(self, model: Labeller, hidden: Tensor) -> list[str]:
         return [self.names.names[k] for k in model.output(hidden.to(model.output.weight.dtype)).argmax(-1).tolist()]
+
+
+def _shown(sequence: Any) -> str:
+    """The beginning of a sequence, or its size."""
+    if isinstance(sequence, str):
+        return sequence if len(sequence) <= 200 else f"{sequence[:200]} …"
+    if isinstance(sequence, list):
+        return " ".join(map(str, sequence[:60])) + (" …" if len(sequence) > 60 else "")
+    return " × ".join(str(size) for size in np.shape(sequence)) + " numbers"
 
 
 class Classify(Labelling):

@@ -20,7 +20,7 @@ from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.conditioned import ConditionedLanguageModel, log_likelihoods
 from recurra.models.markov import best_markov
 from recurra.models.sampling import Choice, sample
-from recurra.recipes.base import Answer, Experiment, Preset, Question, StepModel, check_whole
+from recurra.recipes.base import SHOWN, Answer, Examples, Experiment, Preset, Question, StepModel, check_whole
 from recurra.recipes.language import Data, LanguageRecipe, encode_text
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, evaluate_whole
@@ -209,6 +209,16 @@ class Conditioned(Experiment[ConditionedLanguageModel]):
         told = model.given(torch.tensor([names.index(choose_from("class", given, names))]))
         start, end = self.tokeniser.start, self.tokeniser.end
         return sample(told, [start, *ids], length, end=end, never=[start], **how)
+
+    def examples(self, model: ConditionedLanguageModel) -> Examples:
+        """A text of each class."""
+        rows = []
+        for name in list(self.classes)[:SHOWN]:
+            random = torch.Generator().manual_seed(1)
+            how: dict[str, Any] = {"choice": Choice(temperature=0.8), "generator": random}
+            rows.append((name, self.tokeniser.decode(self.draw(model, [], 100, given=name, **how))))
+        command = f"sample RUN --given {rows[0][0]!r} --temperature 0.8 --seed 1 --length 100"
+        return Examples(("class", "what it writes"), rows, command)
 
     def glimpse(self, model: ConditionedLanguageModel) -> str:
         random = torch.Generator().manual_seed(self.recipe.seed)

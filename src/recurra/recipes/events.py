@@ -16,7 +16,7 @@ from recurra.data.cases import CaseBatch, CaseCode, Cases
 from recurra.data.events import TIME_FEATURES, TIME_NAMES, Case, EventLog, read_log
 from recurra.errors import DataError, OptionError
 from recurra.models.events import EventModel, Following
-from recurra.recipes.base import Answer, Experiment, Preset, Probe, Question, Recipe, check_whole
+from recurra.recipes.base import SHOWN, Answer, Examples, Experiment, Preset, Probe, Question, Recipe, check_whole
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import evaluate_whole, judging
 from recurra.training.loop import Trainer, Training
@@ -284,6 +284,13 @@ class Events(Experiment[EventModel]):
             }
             found.append(Next(case.name, chances, wait, attributes))
         return found
+
+    def examples(self, model: EventModel) -> Examples:
+        rows = []
+        for case, one in zip(self.held_out[:SHOWN], self.predict(model, None, most=2), strict=False):
+            said = ", ".join(f"{name} {chance:.2f}" for name, chance in one.probabilities.items())
+            rows.append((one.case, " → ".join(case.activities[-4:]), said))
+        return Examples(("case", "its last events", "what follows"), rows, "predict RUN")
 
     def threshold(self, model: EventModel, alarms: float) -> float:
         """The probability below which the given share of validation events lie."""

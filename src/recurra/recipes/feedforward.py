@@ -27,7 +27,7 @@ from recurra.models.feedforward import (
     linear_classifier,
     multilayer,
 )
-from recurra.recipes.base import Answer, Experiment, Preset, Question, Recipe, check_whole
+from recurra.recipes.base import SHOWN, Answer, Examples, Experiment, Preset, Question, Recipe, check_whole
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, evaluate_whole
 from recurra.training.loop import Trainer, Training
@@ -231,6 +231,20 @@ class Classification(Experiment[Feedforward]):
             bfloat16=self.recipe.dtype == "bfloat16",
             ranks=self.ranks,
         )
+
+    @torch.no_grad()
+    def examples(self, model: Feedforward) -> Examples:
+        held_out = self.parts.test if len(self.parts.test) else self.parts.valid
+        some = held_out.take(range(min(SHOWN, len(held_out))))
+        chances = model(some.x.to(model.output.weight.device)).softmax(-1).cpu()
+        rows = []
+        for x, label, row in zip(some.x, some.labels.tolist(), chances, strict=True):
+            read = (
+                " ".join(f"{value:.3g}" for value in x.tolist()[:8]) if x.ndim == 1 else " × ".join(map(str, x.shape))
+            )
+            best = int(row.argmax())
+            rows.append((read, f"{some.classes[best]} ({float(row[best]):.2f})", some.classes[label]))
+        return Examples(("example", "said", "true"), rows, "evaluate RUN")
 
     def judge(self, model: Feedforward, question: Question) -> Answer:
         if question.window is not None or question.dynamic is not None:

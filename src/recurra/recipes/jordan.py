@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from recurra.data.batches import Batch, Stream
 from recurra.data.machine import NAMES
 from recurra.errors import OptionError, choose_from
 from recurra.models.jordan import Jordan
-from recurra.recipes.base import Answer, Experiment, Preset, Question, Recipe
+from recurra.recipes.base import SHOWN, Answer, Examples, Experiment, Preset, Question, Recipe
 from recurra.recipes.memory import SYMBOLS, TEST, VALID, Memory, MemoryData, MemoryRecipe
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, evaluate_whole
@@ -73,6 +74,10 @@ class Jordanian(Experiment[Jordan]):
     def about_data(self) -> str:
         return self.tasks.about_data
 
+    @property
+    def called(self) -> str:
+        return f"output-recurrent-{self.recipe.model.hidden_size}"
+
     def about_model(self, model: Jordan) -> str:
         return f"output-recurrent, {sum(each.numel() for each in model.parameters()):,} parameters, no loop over time"
 
@@ -102,6 +107,21 @@ class Jordanian(Experiment[Jordan]):
             ranks=self.ranks,
         )
         return trainer
+
+    @torch.no_grad()
+    def examples(self, model: Jordan) -> Examples:
+        """The last steps of a held-out sequence, run free."""
+        inputs, targets, _ = self.tasks.make_batch(1, TEST + self.recipe.seed)
+        said = model.run(inputs.to(model.bias.device))[1].argmax(-1).cpu()
+        rows = [
+            (
+                str(t),
+                self.tasks._called(inputs[0, t], read=True),
+                *(self.tasks._called(v[0, t]) for v in (said, targets)),
+            )
+            for t in range(max(0, inputs.shape[1] - 3 * SHOWN), inputs.shape[1])
+        ]
+        return Examples(("step", "read", "said, run free", "true"), rows, "evaluate RUN")
 
     def judge(self, model: Jordan, question: Question) -> Answer:
         if question.data is not None or question.window is not None or question.dynamic is not None:

@@ -27,7 +27,7 @@ from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.language import LanguageModel
 from recurra.models.markov import Markov, best_markov
 from recurra.models.sampling import Choice, sample
-from recurra.recipes.base import Answer, Experiment, Preset, Probe, Question, Recipe, StepModel
+from recurra.recipes.base import SHOWN, Answer, Examples, Experiment, Preset, Probe, Question, Recipe, StepModel
 from recurra.training.distributed import Ranks
 from recurra.training.dynamic_evaluation import evaluate_dynamically
 from recurra.training.evaluation import best_share, evaluate, evaluate_window, log_probabilities, mixed
@@ -93,26 +93,32 @@ class Corpus:
         return best_markov(self.train, self.valid, self.tokeniser.size)
 
 
-def read_corpus(data: Data, seed: int, tokeniser: Tokeniser | None = None) -> Corpus:
-    """The recipe's text, split and encoded. A tokeniser that is given is used; otherwise one is made of the training part."""
-    parts: list[list[str]]
+def read_parts(data: Data, seed: int) -> list[list[Document]]:
+    """The recipe's texts for training, validation and test: whole documents, parts of a single one, or lines."""
     if data.sequences:
         if data.path is None:
             raise OptionError("this recipe reads one sequence per line: give it a file with data.path=FILE.")
         lines = [line for document in read_documents(data.path) for line in document.text.splitlines() if line.strip()]
-        parts = list(split_lines(lines, data.valid, data.test, seed))
-        if data.limit is not None:
-            learned = shortened([Document(str(k), line) for k, line in enumerate(parts[0])], data.limit, seed)
-            parts[0] = [each.text for each in learned]
-    else:
-        documents = python_source() if data.path is None else read_documents(data.path)
-        if len(documents) == 1:
-            first, *held_out = split_by_position(documents[0].text, data.valid, data.test)
-            parts = [[text] if text else [] for text in (first[: data.limit], *held_out)]
-        else:
-            split = split_by_document(documents, data.valid, data.test, seed)
-            learned = split.train if data.limit is None else shortened(split.train, data.limit, seed)
-            parts = [["\n".join(each.text for each in part)] for part in (learned, split.valid, split.test)]
+        parts = [
+            [Document(str(k), line) for k, line in enumerate(part)]
+            for part in split_lines(lines, data.valid, data.test, seed)
+        ]
+        return parts if data.limit is None else [shortened(parts[0], data.limit, seed), *parts[1:]]
+    documents = python_source() if data.path is None else read_documents(data.path)
+    if len(documents) == 1:
+        name = documents[0].name
+        first, *held_out = split_by_position(documents[0].text, data.valid, data.test)
+        return [[Document(name, text)] if text else [] for text in (first[: data.limit], *held_out)]
+    split = split_by_document(documents, data.valid, data.test, seed)
+    learned = split.train if data.limit is None else shortened(split.train, data.limit, seed)
+    return [learned, split.valid, split.test]
+
+
+def read_corpus(data: Data, seed: int, tokeniser: Tokeniser | None = None) -> Corpus:
+    """The recipe's text, split and encoded. A tokeniser that is given is used; otherwise one is made of the training part."""
+    texts = [[document.text for document in part] for part in read_parts(data, seed)]
+    joined = not data.sequences and any(len(part) > 1 for part in texts)
+    parts = [["\n".join(part)] for part in texts] if joined else texts
     if tokeniser is None:
         tokeniser = build_tokeniser(
             data.tokens, parts[0], min_count=data.min_count, max_size=data.max_symbols, sequences=data.sequences
@@ -144,7 +150,7 @@ class Language(Experiment[LanguageModel]):
         "A product of conditionals: P(y1 … yT) = Π P(yt | y1 … yt−1). Each output is fed back as the next input, "
         "so outputs depend on one another."
     )
-    verbs = ("evaluate", "sample", "score", "explain")
+    verbs = ("evaluate", "sample", "score", "units")
 
     def __init__(self, recipe: LanguageRecipe, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
         super().__init__(recipe, ranks)
@@ -154,6 +160,12 @@ class Language(Experiment[LanguageModel]):
     def corpus(self) -> Corpus:
         known = tokeniser_from_json(self._vocabulary) if self._vocabulary is not None else None
         return read_corpus(self.recipe.data, self.recipe.seed, known)
+
+    @cached_property
+    def held_out(self) -> list[Document]:
+        """The documents, or lines, that the model never saw: those of the test; where there are none, of validation."""
+        _, valid, test = read_parts(self.recipe.data, self.recipe.seed)
+        return test or valid
 
     @cached_property
     def tokeniser(self) -> Tokeniser:
@@ -304,6 +316,16 @@ class Language(Experiment[LanguageModel]):
     def glimpse(self, model: LanguageModel) -> str:
         random = torch.Generator().manual_seed(self.recipe.seed)
         return self.tokeniser.decode(self.draw(model, [], 120, choice=Choice(temperature=0.8), generator=random))
+
+    def examples(self, model: LanguageModel) -> Examples:
+        """Texts that the model writes: one, or several short sequences."""
+        length, count = (100, SHOWN) if self.recipe.data.sequences else (500, 1)
+        rows = []
+        for seed in range(1, count + 1):
+            random = torch.Generator().manual_seed(seed)
+            drawn = self.draw(model, [], length, choice=Choice(temperature=0.8), generator=random)
+            rows.append((self.tokeniser.decode(drawn),))
+        return Examples(("what it writes",), rows, f"sample RUN --temperature 0.8 --seed 1 --length {length}")
 
     def probe(self, model: LanguageModel, steps: int) -> Probe:
         """Texts that the model draws itself."""

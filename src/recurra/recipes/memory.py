@@ -15,7 +15,18 @@ from recurra.errors import OptionError, choose_from
 from recurra.models.language import LanguageModel
 from recurra.models.readout import Readout
 from recurra.models.sequence import SequenceModel
-from recurra.recipes.base import Answer, Experiment, Preset, Probe, Question, Recipe, StepModel, Triggers
+from recurra.recipes.base import (
+    SHOWN,
+    Answer,
+    Examples,
+    Experiment,
+    Preset,
+    Probe,
+    Question,
+    Recipe,
+    StepModel,
+    Triggers,
+)
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, evaluate
 from recurra.training.loop import Trainer, Training
@@ -153,6 +164,27 @@ class Memory(Experiment[SequenceModel]):
         )
         with torch.no_grad():
             return Probe(model.recurrent, model.embed(inputs.to(model.output.weight.device)))
+
+    @torch.no_grad()
+    def examples(self, model: SequenceModel) -> Examples:
+        """Held-out sequences: of adding their sums, of the other tasks the last steps of one."""
+        inputs, targets, _ = self.make_batch(SHOWN, TEST + self.recipe.seed)
+        said = model(inputs.to(model.output.weight.device))[0].cpu()
+        if self.task == "adding":
+            sums = [(f"{t:.3f}", f"{s:.3f}") for t, s in zip(targets[:, -1, 0], said[:, -1, 0], strict=True)]
+            return Examples(("the sum", "said"), sums, "evaluate RUN")
+        rows = []
+        for t in range(max(0, inputs.shape[1] - 3 * SHOWN), inputs.shape[1]):
+            values = [each[0, t] for each in (inputs, said if self.task in NUMBERS else said.argmax(-1), targets)]
+            rows.append((str(t), self._called(values[0], read=True), *(self._called(v) for v in values[1:])))
+        return Examples(("step", "read", "said", "true"), rows, "evaluate RUN")
+
+    def _called(self, value: Tensor, *, read: bool = False) -> str:
+        """Numbers with a digit, symbols by their name where they have one."""
+        if value.is_floating_point():
+            return " ".join(f"{number:+.1f}" if number else "0" for number in value.tolist())
+        names = () if self.task != "washing-machine" else TRIGGERS if read else NAMES
+        return names[int(value)] if int(value) < len(names) else str(int(value))
 
     def frozen_input(self, model: SequenceModel, name: str) -> Tensor:
         """`zero`, or for the washing machine a trigger that is held."""

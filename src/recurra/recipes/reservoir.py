@@ -15,7 +15,7 @@ from recurra.data.series import Series, read_series
 from recurra.data.series_tasks import TO_FORECAST, narma
 from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.reservoir import EchoState, Lesson
-from recurra.recipes.base import Answer, Experiment, Outlook, Preset, Probe, Question, Recipe
+from recurra.recipes.base import SHOWN, Answer, Examples, Experiment, Outlook, Preset, Probe, Question, Recipe
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.training.closed_form import ClosedForm
 from recurra.training.distributed import Ranks
@@ -186,6 +186,10 @@ class Reservoir(Experiment[EchoState]):
         return parts
 
     @property
+    def called(self) -> str:
+        return f"reservoir-{self.recipe.model.hidden_size}"
+
+    @property
     def about_data(self) -> str:
         parts, data = self.parts, self.recipe.data
         return f"{data.path or data.task}, {parts.valid:,} of {len(parts.outputs):,} steps to learn from"
@@ -267,7 +271,7 @@ class Reservoir(Experiment[EchoState]):
         if question.window is not None or question.dynamic is not None:
             raise OptionError("--window and --dynamic are for language models.")
         parts, settings = self.parts, self.recipe.training
-        called = f"reservoir-{self.recipe.model.hidden_size}"
+        called = self.called
         has_test = parts.test < len(parts.outputs)
         begin, end, name = (
             (parts.test, len(parts.outputs), "test") if has_test else (parts.valid, parts.test, "validation")
@@ -321,6 +325,22 @@ class Reservoir(Experiment[EchoState]):
             )
         said = model.run_free(steps, *model.warm_up(known[None, -max(2, washout) :]))
         return Outlook(tuple(self.vocabulary["columns"]), known, said[0].cpu())
+
+    def examples(self, model: EchoState) -> Examples | None:
+        """A forecast of the first series, run free from the end of what is known."""
+        if self.driven:
+            return None
+        steps = 2 * self.recipe.training.horizon
+        ahead = self.forecast(model, steps)
+        said, known = ahead.said, ahead.known
+        past = known[-steps:, 0].tolist()
+        name = self.vocabulary["columns"][0]
+        lines = {
+            f"{name}, known": ([float(k) for k in range(1 - len(past), 1)], past),
+            f"{name}, forecast": ([float(k) for k in range(1, steps + 1)], said[:, 0].tolist()),
+        }
+        rows = [(str(k + 1), f"{float(said[k, 0]):.6g}") for k in range(SHOWN)]
+        return Examples(("steps ahead", name), rows, f"forecast RUN --steps {steps}", lines)
 
     def probe(self, model: EchoState, steps: int) -> Probe:
         return Probe(model.stacks[0], model.rows(*self.parts.cut(0, steps + 1))[0])

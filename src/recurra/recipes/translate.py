@@ -29,7 +29,18 @@ from recurra.models.markov import best_markov
 from recurra.models.sampling import Choice
 from recurra.models.search import Ending, Found, beam_search, draw
 from recurra.models.translate import CONTEXTS, Translation, Translator
-from recurra.recipes.base import Answer, Experiment, Model, Preset, Probe, Question, Recipe, check_whole
+from recurra.recipes.base import (
+    SHOWN,
+    Answer,
+    Examples,
+    Experiment,
+    Model,
+    Preset,
+    Probe,
+    Question,
+    Recipe,
+    check_whole,
+)
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, evaluate_whole, judging
 from recurra.training.loop import Trainer, Training
@@ -317,6 +328,15 @@ class Translate(Experiment[Translator]):
         pair = self.pairs.valid[0]
         ((found,),) = self.translate(model, [pair.source], unknown="replace")
         return f"{pair.source} → {self.text_of(model, pair.source, found.symbols)} ({pair.target})"
+
+    def examples(self, model: Translator) -> Examples:
+        part = (self.pairs.test or self.pairs.valid)[:SHOWN]
+        found = self.translate(model, [pair.source for pair in part], unknown="replace")
+        rows = [
+            (pair.source, self.text_of(model, pair.source, one.symbols), pair.target)
+            for pair, (one,) in zip(part, found, strict=True)
+        ]
+        return Examples(("source", "said", "true"), rows, f"translate RUN {rows[0][0]!r}")
 
     def judge(self, model: Translator, question: Question) -> Answer:
         if question.window is not None or question.dynamic is not None:

@@ -18,7 +18,7 @@ from recurra.data.trees import LABELS, Tree, TreeVocabulary, build_vocabulary, r
 from recurra.errors import DataError, OptionError, choose_from
 from recurra.layers.tree import BY_POSITION, COMPOSITIONS, OF_CELLS
 from recurra.models.tree import MostFrequent, TreeClassifier
-from recurra.recipes.base import Answer, Experiment, Preset, Question, Recipe, check_whole
+from recurra.recipes.base import SHOWN, Answer, Examples, Experiment, Preset, Question, Recipe, check_whole
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, Tally, judging
 from recurra.training.loop import Trainer, Training
@@ -204,6 +204,20 @@ class TreeClassification(Experiment[TreeClassifier]):
             whole=tree_loss,
             ranks=self.ranks,
         )
+
+    @torch.no_grad()
+    def examples(self, model: TreeClassifier) -> Examples:
+        """Some held-out trees: their root's symbol, how large they are, what is said of the root and what is true."""
+        batch = next(iter(self.make_stream(self.woods.test, training=False).one_pass()))
+        assert isinstance(batch, TreeBatch)
+        forest, said = batch.forest, model(batch.forest).argmax(-1)
+        labelled = [k for k in range(len(forest)) if forest.labels[forest.roots[k]] >= 0][:SHOWN]
+        classes, rows = self.names.classes, []
+        for k in labelled:
+            root = int(forest.roots[k])
+            truth = classes[int(forest.labels[root])]
+            rows.append((f"{int(forest.sizes[k])}", f"{int(forest.depths[k])}", classes[int(said[root])], truth))
+        return Examples(("nodes of the tree", "its depth", "said of its root", "true"), rows, "evaluate RUN")
 
     def judge(self, model: TreeClassifier, question: Question) -> Answer:
         if question.window is not None or question.dynamic is not None:

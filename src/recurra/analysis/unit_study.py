@@ -1,0 +1,193 @@
+"""The units of a language model over the texts that it reads: which of them follow what, and what is lost without them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from recurra.analysis.ablation import Ablation, losses
+from recurra.analysis.neurons import Activity, Finding, record_activity, search
+from recurra.analysis.source_labels import Labeller
+from recurra.data.tokenisers import Tokeniser
+from recurra.errors import DataError, OptionError, choose_from
+from recurra.models.language import LanguageModel
+from recurra.types import Int
+
+PIECE = 4000
+"""Characters of a text that are read, from its start."""
+ABLATED = 1000
+"""Steps of each text over which losses without a unit are compared."""
+
+
+def deal(texts: Sequence[str], size: int, piece: int = PIECE) -> tuple[list[str], list[str]]:
+    """About `size` characters of some texts in two halves: to choose units on, and to score them on.
+
+    Whole texts go to one half or the other, each cut to its first `piece` characters; a single text is cut in the middle.
+    """
+    if len(texts) == 1:
+        text = texts[0][:size]
+        parts = [
+            [half[k : k + piece] for k in range(0, len(half), piece)]
+            for half in (text[: len(text) // 2], text[len(text) // 2 :])
+        ]
+    else:
+        long = [text for text in texts if len(text) >= 1000]
+        known = long if len(long) > 3 else [text for text in texts if text]
+        usual = sum(min(piece, len(text)) for text in known) / max(1, len(known))
+        count = min(len(known), max(2, round(size / max(1.0, usual))))
+        some = [known[k * len(known) // count][:piece] for k in range(count)]
+        parts = [some[::2], some[1::2]]
+    if not all(any(len(text) > 1 for text in part) for part in parts):
+        raise DataError("units are chosen on one part of a text and scored on another: give more text.")
+    return parts[0], parts[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """Texts as a model reads them, with labels for every symbol that is read, text after text.
+
+    - `spans`: for each text, how many of its characters have been read after each symbol; the start of a sequence reads none.
+    """
+
+    texts: list[str]
+    spans: list[Int[Tensor, " n"]]
+    inputs: Int[Tensor, "B T"]
+    targets: Int[Tensor, "B T"]
+    lengths: Int[Tensor, " B"]
+    labels: dict[str, Tensor]
+
+    @property
+    def inside(self) -> Tensor:
+        """Which places of `inputs` are read."""
+        return torch.arange(self.inputs.shape[1]) < self.lengths[:, None]
+
+    def symbols(self, k: int) -> list[str]:
+        """The text of each symbol that is read of one text; of the start of a sequence, nothing."""
+        return [self.texts[k][begin:end] for begin, end in pairwise([0, *self.spans[k].tolist()])]
+
+    def record(self, model: LanguageModel, *, gates: bool = True) -> Activity:
+        """The model's units over these texts."""
+        with torch.no_grad():
+            return record_activity(model.recurrent, model.embed(self.inputs), self.lengths, gates=gates)
+
+
+def read_texts(tokeniser: Tokeniser, texts: Sequence[str], labeller: Labeller | None = None) -> Reading:
+    """Texts as symbols; the label of a symbol is that of its last character."""
+    texts = [text for text in texts if len(tokeniser.ends(text)) > 1 or (text and tokeniser.start is not None)]
+    lines, spans, labels = [], [], dict[str, list[Tensor]]()
+    for text in texts:
+        ids, span = tokeniser.encode(text, unknown="replace"), tokeniser.ends(text)
+        if tokeniser.start is not None and tokeniser.end is not None:
+            ids = torch.cat([torch.tensor([tokeniser.start]), ids, torch.tensor([tokeniser.end])])
+            span = torch.cat([torch.tensor([0]), span])
+        else:
+            span = span[:-1]  # the last symbol is a target only
+        lines.append(ids)
+        spans.append(span)
+        for name, values in _checked(labeller(text), text).items() if labeller is not None else ():
+            labels.setdefault(name, []).append(values[(span - 1).clamp(min=0)])
+    if not lines:
+        raise DataError("there is no text of two symbols to read. Give more.")
+    padded = pad_sequence(lines, batch_first=True)
+    lengths = torch.tensor([len(line) - 1 for line in lines])
+    return Reading(
+        texts,
+        spans,
+        padded[:, :-1].contiguous(),
+        padded[:, 1:].contiguous(),
+        lengths,
+        {name: torch.cat(values) for name, values in labels.items()},
+    )
+
+
+def _checked(given: Mapping[str, object], text: str) -> dict[str, Tensor]:
+    found = {}
+    for name, values in given.items():
+        found[name] = torch.as_tensor(values, dtype=torch.float32)
+        if found[name].shape != (len(text),) or not bool(found[name].isfinite().all()):
+            raise OptionError(
+                f"label {name!r}: a number for each of {len(text)} characters is needed; got {list(found[name].shape)}."
+            )
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class UnitStudy:
+    """What was found for each label, the losses without the best units, and the labels that do not vary, with the reason."""
+
+    findings: list[Finding]
+    ablations: dict[str, Ablation]
+    left_out: dict[str, str]
+    scored: Reading
+    activity: Activity
+    chosen_size: int
+
+    def finding(self, label: str) -> Finding:
+        return next(each for each in self.findings if each.label == label)
+
+
+def study_units(
+    model: LanguageModel,
+    untrained: LanguageModel,
+    chosen: Reading,
+    scored: Reading,
+    labels: Sequence[str] | None = None,
+    *,
+    gates: bool = True,
+    ablated: int = ABLATED,
+    seed: int = 0,
+) -> UnitStudy:
+    """For each label the units that follow it best, beside both controls; and what the best one is good for.
+
+    - `untrained`: the same network before training.
+    - `labels`: those to look for; otherwise all that the readings have.
+    - `gates`: look among gates too, not only among states.
+    - `ablated`: how many steps of each text are read without the best units.
+    """
+    names = list(chosen.labels) if labels is None else [choose_from("label", each, chosen.labels) for each in labels]
+    parts = [{name: reading.labels[name] for name in names} for reading in (chosen, scored)]
+    constant = [name for name in names if any(not bool((part[name] != part[name][0]).any()) for part in parts)]
+    left_out = {name: f"it is {float(parts[0][name][0]):g} everywhere in a part of this text" for name in constant}
+    here, there = ({name: part[name] for name in names if name not in constant} for part in parts)
+    activity = scored.record(model, gates=gates)
+    findings = []
+    if here:
+        trained = search(chosen.record(model, gates=gates), here, activity, there, seed=seed)
+        first, second = (reading.record(untrained, gates=gates) for reading in (chosen, scored))
+        before = search(first, here, second, there, seed=seed)
+        findings = [Finding(name, trained[name], before[name]) for name in trained]
+    ablations = _ablate_all(model, scored, activity, [each for each in findings if each.is_found], ablated)
+    return UnitStudy(findings, ablations, left_out, scored, activity, int(chosen.lengths.sum()))
+
+
+def holds(labels: Tensor) -> Tensor:
+    """Where a label holds: where it is above its median, which for a yes or no that is rare is where it is yes."""
+    middle = labels.median()
+    return labels > middle if bool((labels > middle).any()) else labels == middle
+
+
+def _ablate_all(
+    model: LanguageModel, scored: Reading, activity: Activity, findings: list[Finding], steps: int
+) -> dict[str, Ablation]:
+    """Each label's best unit set to its mean; the losses are compared over the first steps of each text."""
+    inputs, targets, inside = (each[:, :steps] for each in (scored.inputs, scored.targets, scored.inside))
+    units = {each.best.unit: float(activity.of(each.best.unit).mean()) for each in findings}
+    if not units:
+        return {}
+    intact, *without = losses(model, inputs, targets, list(units.items()))
+    made = {}
+    for finding in findings:
+        unit = finding.best.unit
+        where = torch.zeros(scored.inputs.shape, dtype=torch.bool)
+        where[scored.inside] = holds(scored.labels[finding.label])
+        where = where[:, :steps]
+        lost = without[list(units).index(unit)] - intact
+        parts = (inside & where, inside & ~where)
+        rises = (float(lost[part].mean()) if bool(part.any()) else 0.0 for part in parts)
+        made[finding.label] = Ablation(unit, units[unit], *rises)
+    return made

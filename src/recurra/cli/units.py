@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from recurra.cli.output import AsJson, console, print_json, print_table
+
+if TYPE_CHECKING:
+    from recurra.analysis.neurons import Unit
+    from recurra.analysis.source_labels import Labeller
+    from recurra.analysis.unit_study import Reading, UnitStudy
+    from recurra.recipes.language import Language
+    from recurra.report.subject import Subject
+
+SHOWN = 600
+"""Symbols of a coloured text on the terminal."""
+
+
+def units(
+    run: Annotated[Path, typer.Argument(help="A run folder of a language model.")],
+    label: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this label, e.g. inside-string; or one of your own, FILE.py:FUNCTION. Again for more."),
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option(help="A text file, folder or glob; otherwise the run's held-out text.")
+    ] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="Do not search: show this unit over the text, LAYER.NAME.INDEX as in 0.c.17.")
+    ] = None,
+    states: Annotated[bool, typer.Option("--states", help="Search among states only, not among gates.")] = False,
+    size: Annotated[int, typer.Option(min=100, help="How many characters are read, both parts together.")] = 100_000,
+    html: Annotated[Path | None, typer.Option(help="Also write a page with the units over the text.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the shifts that labels are controlled by.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Single units that follow something in the text: strings, comments, depth. Chosen on one part of it, scored on another,
+    beside shifted labels and the network before training."""
+    from recurra.analysis.neurons import read_unit
+    from recurra.analysis.unit_study import PIECE, deal, read_texts, study_units
+    from recurra.errors import OptionError
+    from recurra.recipes.language import Language
+    from recurra.report.subject import open_subject
+
+    subject = open_subject(run)
+    experiment = subject.experiment
+    if not isinstance(experiment, Language):
+        raise OptionError(
+            f"{run} is no language model: its recipe is {experiment.recipe.name}. Units are shown over text."
+        )
+    texts, labeller, names = _read(experiment, text, label or [])
+    if unit is not None:
+        shown = read_unit(unit, subject.model.recurrent)
+        pieces = [each[:PIECE] for each in texts[: max(1, size // PIECE)]]
+        reading = read_texts(experiment.tokeniser, pieces, labeller)
+        _show(subject, shown, reading, names, html, as_json)
+        return
+    chosen, scored = (read_texts(experiment.tokeniser, part, labeller) for part in deal(texts, size))
+    before = experiment.untrained_model()
+    study = study_units(subject.model, before, chosen, scored, names or None, gates=not states, seed=seed)
+    if html is not None:
+        _write_page(subject, study, html, f"units RUN --size {size}")
+    if as_json:
+        print_json({"run": str(run), "labels": _rows(study), "left_out": study.left_out})
+        return
+    _print(study)
+    if html is not None:
+        print(f"page: {html}")
+
+
+def _read(experiment: Language, text: str | None, asked: list[str]) -> tuple[list[str], Labeller, list[str]]:
+    """The texts, what labels them, and the names of the labels that were asked for."""
+    from recurra.analysis.user_labels import read_labeller
+    from recurra.data.text import read_documents
+    from recurra.report.units import usual_labels
+
+    documents = experiment.held_out if text is None else read_documents(text)
+    usual = usual_labels([document.name for document in documents])
+    own = {each.rpartition(":")[2]: read_labeller(each) for each in asked if ".py:" in each}
+
+    def labeller(text: str) -> dict[str, Any]:
+        return {name: values for each in (usual, *own.values()) for name, values in each(text).items()}
+
+    return [document.text for document in documents], labeller, [each.rpartition(":")[2] for each in asked]
+
+
+def _rows(study: UnitStudy) -> list[dict[str, Any]]:
+    rows = []
+    for each in study.findings:
+        lost = study.ablations.get(each.label)
+        rows.append(
+            {
+                "label": each.label,
+                "found": each.is_found,
+                "units": [{"unit": str(hit.unit), "score": hit.score, "auc": hit.auc} for hit in each.trained.hits],
+                "shifted_labels": each.trained.by_chance,
+                "untrained": each.untrained.hits[0].score,
+                "probe": {
+                    "units": [str(unit) for unit in each.trained.probe.units],
+                    "score": each.trained.probe.score,
+                    "shifted_labels": each.trained.probe_by_chance,
+                    "untrained": each.untrained.probe.score,
+                },
+                "loss_without": None if lost is None else {"where": lost.where, "elsewhere": lost.elsewhere},
+            }
+        )
+    return rows
+
+
+def _print(study: UnitStudy) -> None:
+    from recurra.report.units import COLUMNS, excerpt, row, summary
+
+    found = [each for each in study.findings if each.is_found]
+    if found:
+        best = max(found, key=lambda each: each.best.score)
+        print(f"Unit {best.best.unit} over held-out text; underlined where {best.label} holds:\n")
+        console().print(excerpt(study, best, SHOWN).to_terminal())
+        print()
+    print_table("", COLUMNS, [row(each, study) for each in study.findings])
+    print(summary(study))
+    for name, why in study.left_out.items():
+        print(f"{name} is left out: {why}.")
+
+
+def _show(subject: Subject, unit: Unit, reading: Reading, names: list[str], html: Path | None, as_json: bool) -> None:
+    """One unit over the text, with the first label that was asked for."""
+    from recurra.analysis.unit_study import PIECE
+    from recurra.errors import choose_from
+    from recurra.report.page import Figure, Section
+    from recurra.report.units import colour_reading, coloured_block
+
+    label = choose_from("label", names[0], reading.labels) if names else None
+    activity = reading.record(subject.model)
+    if html is not None:
+        coloured = colour_reading(reading, activity, unit, label, size=PIECE)
+        figure = Figure(
+            coloured_block(coloured),
+            f"The value of unit {unit} behind the text that it reads.",
+            "One text; what a unit does here it need not do elsewhere.",
+            subject.command(f"units RUN --unit {unit}" + (f" --label {label}" if label else "")),
+        )
+        _write(html, f"Unit {unit}", subject, [Section("Over the text", [figure])])
+    values = activity.of(unit)[: int(reading.lengths[0])]
+    if as_json:
+        row = {"run": str(subject.folder.path), "unit": str(unit), "symbols": reading.symbols(0)}
+        print_json(row | {"values": values.tolist()})
+        return
+    console().print(colour_reading(reading, activity, unit, label, size=SHOWN).to_terminal())
+    print(f"unit {unit}: {float(values.min()):.3f} (orange) to {float(values.max()):.3f} (blue)")
+    if html is not None:
+        print(f"page: {html}")
+
+
+def _write_page(subject: Subject, study: UnitStudy, html: Path, command: str) -> None:
+    from recurra.report.page import Section
+    from recurra.report.units import study_figures, summary
+
+    figures = study_figures(study, subject.command(command), subject, most=len(study.findings))
+    _write(html, "Units over text", subject, [Section("Units", figures, summary(study))])
+
+
+def _write(html: Path, title: str, subject: Subject, sections: list[Any]) -> None:
+    from recurra.errors import OptionError
+    from recurra.report.page import render
+    from recurra.runs.disk import reason, replace_file
+
+    lead = f"Run {subject.folder.path.resolve().name}, a run of the recipe {subject.experiment.recipe.name}."
+    try:
+        replace_file(html, render(title, lead, sections).encode())
+    except OSError as error:
+        raise OptionError(f"{html} cannot be written ({reason(error)}). Choose another place.") from error

@@ -1,0 +1,66 @@
+"""The sections of a report in order, and how they become one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from recurra.errors import RecurraError, RunError
+from recurra.report.attractors import attractors_section
+from recurra.report.curves import curves_section
+from recurra.report.gradients import gradients_section
+from recurra.report.page import Section, render
+from recurra.report.samples import samples_section
+from recurra.report.scores import scores_section
+from recurra.report.subject import Subject
+from recurra.report.trained import trained_section
+from recurra.report.units import units_section
+from recurra.runs.disk import reason, replace_file
+
+SECTIONS: dict[str, Callable[[Subject], Section | None]] = {
+    "what was trained": trained_section,
+    "scores": scores_section,
+    "samples": samples_section,
+    "curves": curves_section,
+    "units": units_section,
+    "gradients": gradients_section,
+    "attractors": attractors_section,
+}
+"""Each gives its section, or `None` where it does not apply; where it cannot be made, its error says why."""
+
+
+OF_THE_LOG = ("what was trained", "curves")
+"""The sections that ask nothing of the model."""
+
+
+def write_report(subject: Subject) -> tuple[list[Section], dict[str, str]]:
+    """Write RUN/report.html; the sections that it has, and the reasons for those that could not be made."""
+    try:
+        subject.folder.explain.mkdir(exist_ok=True)
+        sections, left_out = _make_sections(subject)
+        recipe = subject.experiment.recipe
+        lead = f"A run of the recipe {recipe.name}: {subject.experiment.called}."
+        page = render(f"Run {subject.folder.path.resolve().name}", lead, sections, left_out)
+        replace_file(subject.folder.report, page.encode())
+    except OSError as error:
+        where = error.filename or subject.folder.report
+        raise RunError(f"{where} cannot be written ({reason(error)}). Give the run folder room and rights.") from error
+    return sections, left_out
+
+
+def _make_sections(subject: Subject) -> tuple[list[Section], dict[str, str]]:
+    sections, left_out = [], {}
+    is_sound = all(bool(torch.isfinite(each).all()) for each in subject.model.state_dict().values())
+    for name, make in SECTIONS.items():
+        if not is_sound and name not in OF_THE_LOG:
+            left_out[name] = "a weight of the model is not a number: training has diverged"
+            continue
+        try:
+            section = make(subject)
+        except RecurraError as error:
+            left_out[name] = str(error)
+            continue
+        if section is not None:
+            sections.append(section)
+    return sections, left_out

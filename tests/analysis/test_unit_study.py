@@ -1,0 +1,120 @@
+"""Texts as a model reads them, dealt fairly; and a network made by hand whose unit counts brackets."""
+
+import pytest
+import torch
+
+from recurra.analysis.source_labels import python_labels
+from recurra.analysis.unit_study import Reading, deal, holds, read_texts, study_units
+from recurra.data.tokenisers import build_tokeniser
+from recurra.errors import DataError, OptionError
+from recurra.models.language import LanguageModel
+
+
+def test_whole_texts_go_to_one_half() -> None:
+    first, second = deal([f"{k} " * 1000 for k in range(10)], 8000, 1000)
+    assert len(first) == len(second) == 4
+    assert not {text[0] for text in first} & {text[0] for text in second}
+    one, other = deal(["abcdefgh" * 10], 80)
+    assert ("".join(one), "".join(other)) == ("abcdefgh" * 5, "abcdefgh" * 5)
+    with pytest.raises(DataError, match="more text"):
+        deal(["a"], 100)
+
+
+@pytest.mark.parametrize("kind", ["char", "byte", "word", "bpe"])
+def test_a_symbol_has_the_label_of_its_last_character(kind: str) -> None:
+    text = "f('é', \"b c\")  # d\n" * 3
+    tokeniser = build_tokeniser(kind, [text], max_size=300 if kind == "bpe" else None)
+    reading = read_texts(tokeniser, [text], python_labels)
+    assert "".join(reading.symbols(0)) == text[: int(reading.spans[0][-1])]
+    values = reading.labels["inside-comment"].tolist()
+    assert len(values) == int(reading.lengths[0]) == len(tokeniser.encode(text)) - 1
+    for end, value in zip(reading.spans[0].tolist(), values, strict=True):
+        assert value == python_labels(text)["inside-comment"][end - 1]
+
+
+def test_sequences_have_a_start_that_reads_nothing() -> None:
+    tokeniser = build_tokeniser("char", ["ab", "b"], sequences=True)
+    reading = read_texts(tokeniser, ["ab", "b"])
+    assert reading.inputs[0].tolist() == [tokeniser.start, 1, 2]
+    assert reading.targets[1, :2].tolist() == [2, tokeniser.end]
+    assert reading.lengths.tolist() == [3, 2]
+    assert reading.symbols(0) == ["", "a", "b"]
+
+
+def test_labels_of_the_wrong_size_are_refused() -> None:
+    tokeniser = build_tokeniser("char", ["abc"])
+    with pytest.raises(OptionError, match="each of 3 characters"):
+        read_texts(tokeniser, ["abc"], lambda text: {"x": [1.0]})  # type: ignore[dict-item,list-item]
+
+
+def test_where_a_label_holds() -> None:
+    assert holds(torch.tensor([0.0, 0.0, 1.0])).tolist() == [False, False, True]
+    assert holds(torch.tensor([0.0, 1.0, 1.0])).tolist() == [False, True, True]
+    assert holds(torch.tensor([3.0, 1.0, 2.0])).tolist() == [True, False, False]
+
+
+def make_texts(count: int, seed: int) -> list[str]:
+    random = torch.Generator().manual_seed(seed)
+    texts = []
+    for _ in range(count):
+        depth, text = 0, ""
+        for draw in torch.rand(400, generator=random).tolist():
+            if draw < 0.08 and depth < 4:
+                text, depth = text + "(", depth + 1
+            elif draw < 0.16 and depth > 0:
+                text, depth = text + ")", depth - 1
+            else:
+                text += "a"
+        texts.append(text)
+    return texts
+
+
+def counting_model(size: int) -> LanguageModel:
+    """Unit 0 of an Elman network that is linear: up at an opening bracket, down at a closing one."""
+    model = LanguageModel(size, "elman(activation=linear)", 4, embedding_size=4)
+    direction = model.recurrent.stack[0][0]
+    with torch.no_grad():
+        for values in (direction.W, direction.b, direction.U, model.embedding.weight):
+            values.zero_()  # type: ignore[union-attr]
+        direction.U[0, 0] = 1.0  # type: ignore[index]
+        direction.W[0, 0] = 1.0
+        model.embedding.weight[1, 0], model.embedding.weight[2, 0] = 1.0, -1.0  # ( and ), after <unk>
+        direction.W[1, 1] = 1.0
+        model.embedding.weight[3, 1] = 1.0  # unit 1 says whether it reads an a
+    return model
+
+
+def readings() -> tuple[list[Reading], int]:
+    texts = make_texts(12, 0)
+    tokeniser = build_tokeniser("char", texts)
+    return [read_texts(tokeniser, part, python_labels) for part in deal(texts, 10_000)], tokeniser.size
+
+
+def test_a_unit_that_counts_brackets_is_found_and_missed() -> None:
+    (chosen, scored), size = readings()
+    untrained = LanguageModel(size, "elman(activation=linear)", 4, embedding_size=4)
+    study = study_units(counting_model(size), untrained, chosen, scored)
+    finding = study.finding("bracket-depth")
+    assert finding.is_found
+    assert str(finding.best.unit) == "0.h.0"
+    assert finding.best.score == pytest.approx(1, abs=1e-4)
+    assert "inside-string" in study.left_out
+    assert study.ablations["bracket-depth"].value == pytest.approx(
+        float(scored.labels["bracket-depth"].mean()), abs=1e-3
+    )
+
+
+def test_the_loss_without_a_unit_is_the_loss_where_it_mattered() -> None:
+    (chosen, scored), size = readings()
+    model = counting_model(size)
+    with torch.no_grad():  # it says ( as surely as it is deep: without its unit, it is wrong there alone
+        model.output.weight.zero_()
+        model.output.weight[3, 0] = 3.0
+    lost = study_units(model, LanguageModel(size, "elman(activation=linear)", 4), chosen, scored).ablations[
+        "bracket-depth"
+    ]
+    assert lost.where != pytest.approx(0, abs=1e-3)
+    again = study_units(model, LanguageModel(size, "elman(activation=linear)", 4), chosen, scored, ["bracket-depth"])
+    assert again.ablations["bracket-depth"] == lost
+    with pytest.raises(OptionError, match="bracket-depth"):
+        study_units(model, model, chosen, scored, ["braket-depth"])
