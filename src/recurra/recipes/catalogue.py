@@ -11,6 +11,7 @@ from recurra.recipes import (
     conditioned,
     events,
     feedforward,
+    formal,
     jordan,
     language,
     memory,
@@ -25,7 +26,19 @@ from recurra.training.distributed import Ranks
 
 RECIPES: dict[str, Preset] = {
     name: preset
-    for kind in (language, conditioned, translate, classify, events, memory, jordan, tree, feedforward, reservoir)
+    for kind in (
+        language,
+        conditioned,
+        translate,
+        classify,
+        events,
+        memory,
+        formal,
+        jordan,
+        tree,
+        feedforward,
+        reservoir,
+    )
     for name, preset in kind.PRESETS.items()
 }
 
@@ -37,6 +50,7 @@ EXPERIMENTS: dict[type[Recipe], Any] = {
     classify.TagRecipe: classify.Tag,
     events.EventRecipe: events.Events,
     memory.MemoryRecipe: memory.Memory,
+    formal.FormalRecipe: formal.Formal,
     jordan.JordanRecipe: jordan.Jordanian,
     tree.TreeRecipe: tree.TreeClassification,
     feedforward.FeedforwardRecipe: feedforward.Classification,

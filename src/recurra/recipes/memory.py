@@ -33,6 +33,7 @@ class MemoryData:
     task: str = setting("adding", "adding, copying, flip-flop, parity or washing-machine")
     length: int = setting(200, "steps of a sequence, or of the wait before it is said again (copying)")
     bits: int = setting(3, "channels of the flip-flop")
+    delay: int = setting(0, "by how many steps its answer comes late")
     noise: float = setting(0.1, "share of the washing machine's triggers that do nothing")
     rest: int = setting(50, "in half of its logs it is left alone now and then, for up to this many steps; 0: never")
 
@@ -42,8 +43,9 @@ class MemoryData:
             raise OptionError(f"data.bits must be at least 1; got {self.bits}.")
         if not 0 <= self.noise < 0.6:
             raise OptionError(f"data.noise must lie between 0 and 0.6; got {self.noise}.")
-        if self.rest < 0:
-            raise OptionError(f"data.rest must not be negative; got {self.rest}.")
+        for name in ("rest", "delay"):
+            if getattr(self, name) < 0:
+                raise OptionError(f"data.{name} must not be negative; got {getattr(self, name)}.")
         if self.length < 2:
             raise OptionError(f"data.length must be at least 2; got {self.length}.")
 
@@ -101,7 +103,7 @@ class Memory(Experiment[SequenceModel]):
         if self.task == "washing-machine":
             return *washing_machine(count, length, seed, self.recipe.data.noise, rest=self.recipe.data.rest), None
         if self.task == "flip-flop":
-            pulses, signs = flip_flop(count, length, seed, self.recipe.data.bits)
+            pulses, signs = flip_flop(count, length, seed, self.recipe.data.bits, delay=self.recipe.data.delay)
             return pulses.to(dtype), signs.to(dtype), torch.ones(count, length)
         inputs, sums = adding(count, length, seed)
         scored = torch.zeros(count, length)
@@ -199,7 +201,7 @@ class Memory(Experiment[SequenceModel]):
                 guess = (
                     ("always 1", adding_baseline())
                     if self.task == "adding"
-                    else ("always 0", float(self.recipe.data.bits))
+                    else ("always 0", self.recipe.data.bits * max(0, 1 - self.recipe.data.delay / length))
                 )
                 scores[guess[0]] = {"mean squared error": guess[1]}
             return Answer("test", made.tokens, scores)
@@ -251,6 +253,34 @@ PRESETS: dict[str, Preset] = {
             ),
         ),
         "three bits, each the sign of its last pulse: a memory whose attractors can be counted",
+    ),
+    "delayed-flip-flop": Preset(
+        MemoryRecipe(
+            name="delayed-flip-flop",
+            data=MemoryData(task="flip-flop", length=64, bits=2, delay=5),
+            model=StepModel(cell="gru", hidden_size=48),
+            training=Training(
+                steps=3000, batch_size=64, truncation="none", learning_rate=5e-3, validate_every=500, save_every=500
+            ),
+        ),
+        "two such bits, said data.delay steps late: pulses on their way are remembered too",
+    ),
+    "parity": Preset(
+        MemoryRecipe(
+            name="parity",
+            data=MemoryData(task="parity", length=50),
+            model=StepModel(cell="elman", hidden_size=16, embedding_size=4, weight_dropout=0.1),
+            training=Training(
+                steps=1500,
+                batch_size=64,
+                truncation="none",
+                learning_rate=1e-2,
+                clip_norm=0.1,
+                validate_every=500,
+                save_every=500,
+            ),
+        ),
+        "whether the ones so far are odd in number: one bit, held for ever",
     ),
     "washing-machine": Preset(
         MemoryRecipe(
