@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 import torch
 
-from recurra.analysis.automaton import Automaton, extract_automaton, rest
+from recurra.analysis.automata.attractors import Automaton, extract_automaton, rest
 from recurra.analysis.fields import basins, ends_of_plane, frame, plane_of_principal_components
 from recurra.analysis.fixed_points import find_fixed_points
 from recurra.analysis.jacobians import StepMap

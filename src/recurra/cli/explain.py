@@ -149,7 +149,7 @@ def _automaton(
     folder: RunFolder, experiment: Experiment[Any], model: Any, probe: Probe, triggers: Triggers
 ) -> _Machine | None:
     """States and transitions by name, drawn as ways between attractors; `None` if it does not come to rest in three places."""
-    from recurra.analysis.automaton import extract_automaton
+    from recurra.analysis.automata.attractors import extract_automaton
     from recurra.analysis.fields import plane_of_principal_components, trajectory
     from recurra.analysis.jacobians import StepMap
     from recurra.analysis.plots import Move, plot_automaton, save_arrays

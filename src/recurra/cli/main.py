@@ -7,6 +7,7 @@ from typing import cast
 
 import typer
 
+from recurra.cli.automaton import automaton
 from recurra.cli.bench import bench
 from recurra.cli.bench_depth import depth
 from recurra.cli.bench_training import training
@@ -47,6 +48,7 @@ VERBS = (
     forecast,
     flag,
     explain,
+    automaton,
     regions,
     runs,
     recipes,

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
+from recurra.analysis.automata.reading import Reading
 from recurra.errors import OptionError, choose_from
 from recurra.layers.recurrent import Recurrent
 from recurra.models.sequence import SequenceModel
@@ -225,6 +226,12 @@ class Experiment(ABC, Generic[M]):
     def triggers(self, model: M) -> Triggers | None:
         """The triggers of a state machine; `None` where the experiment is none."""
         return None
+
+    def reading(self, model: M) -> Reading:
+        """The network as something that reads symbols and names classes, for `recurra automaton`."""
+        raise OptionError(
+            f"{self.recipe.name} does not read symbols one by one and name a class after each: no automaton."
+        )
 
     def name_states(self, model: M, hidden: Tensor, after: list[list[int]]) -> list[str]:
         """Names for the states of an automaton that was found, by the outputs and by the transitions between them."""

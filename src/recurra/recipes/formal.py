@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from recurra.analysis.automata.finite import Moore
+from recurra.analysis.automata.reading import Reading
 from recurra.data.formal import BRACKETS, FormalLanguage, dyck, tomita
 from recurra.data.labelled_batches import LabelledSequences
 from recurra.errors import OptionError, choose_from
@@ -19,7 +21,7 @@ from recurra.training.evaluation import evaluate, judging
 from recurra.training.loop import Trainer, Training
 from recurra.types import Float, setting
 
-TEST, VALID = 2**32, 2**32 + 1
+TEST, VALID, EXTRACT = 2**32, 2**32 + 1, 2**33
 """Seeds of held-out strings are these plus the recipe's own: none that training draws."""
 
 
@@ -142,6 +144,24 @@ class Formal(Experiment[LanguageModel]):
         symbol = self.language.symbols.index(choose_from("input", name, self.language.symbols))
         with torch.no_grad():
             return model.embed(torch.tensor([[symbol]]))[0, 0]
+
+    def reading(self, model: LanguageModel) -> Reading:
+        """Strings of the length that is trained on, scored on those of the test."""
+        language, data = self.language, self.recipe.data
+        truth = Moore(language.symbols, language.after, tuple(language.classes[k] for k in language.says))
+        return Reading(
+            model.recurrent,
+            model.embed(torch.arange(language.start + 1)[None])[0],
+            model.output,
+            language.symbols,
+            language.classes,
+            lambda count, seed: language.draw(count, data.length, EXTRACT + seed, exactly=True)[0][:, 1:],
+            draw_test=lambda count, seed: language.draw(count, data.test_length, EXTRACT + seed, exactly=True)[0][
+                :, 1:
+            ],
+            opening=[language.start],
+            truth=truth,
+        )
 
     @torch.no_grad()
     def says(self, model: LanguageModel, hidden: Float[Tensor, "N H"]) -> list[str]:

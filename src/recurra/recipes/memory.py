@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from recurra.analysis.automata.finite import Moore
+from recurra.analysis.automata.reading import Reading
 from recurra.data.batches import Generated, Stream
-from recurra.data.machine import NAMES, TRIGGERS, memories_of, washing_machine
+from recurra.data.machine import NAMES, TRIGGERS, memories_of, tables, washing_machine
 from recurra.data.tasks import adding, adding_baseline, copying, copying_baseline, flip_flop, parity
 from recurra.errors import OptionError, choose_from
 from recurra.models.language import LanguageModel
@@ -24,8 +26,26 @@ from recurra.types import Float, setting
 
 NUMBERS, SYMBOLS = ("adding", "flip-flop"), {"copying": 10, "washing-machine": len(TRIGGERS), "parity": 2}
 """The tasks that read numbers, and those that read symbols with how many there are."""
-TEST, VALID = 2**32, 2**32 + 1
+TEST, VALID, EXTRACT = 2**32, 2**32 + 1, 2**33
 """Seeds of held-out sequences are these plus the recipe's own: none that training draws."""
+
+
+def _parity() -> tuple[tuple[str, ...], tuple[str, ...], Moore]:
+    said = ("even", "odd")
+    return ("0", "1"), said, Moore(("0", "1"), ((0, 1), (1, 0)), said)
+
+
+def _washing_machine() -> tuple[tuple[str, ...], tuple[str, ...], Moore]:
+    machines, after, _ = tables()
+    return (
+        TRIGGERS,
+        NAMES,
+        Moore(TRIGGERS, tuple(map(tuple, after.tolist())), tuple(m.name for m in machines)).minimised(),
+    )
+
+
+MACHINES = {"parity": _parity, "washing-machine": _washing_machine}
+"""The tasks that a finite machine solves: what it reads, what it says, and the machine."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +188,20 @@ class Memory(Experiment[SequenceModel]):
         if self.task != "washing-machine":
             return None
         return Triggers(TRIGGERS, torch.stack([self.frozen_input(model, name) for name in TRIGGERS]))
+
+    def reading(self, model: SequenceModel) -> Reading:
+        if self.task not in MACHINES:
+            return super().reading(model)
+        symbols, classes, truth = MACHINES[self.task]()
+        return Reading(
+            model.recurrent,
+            model.embed(torch.arange(len(symbols))[None])[0],
+            model.output,
+            symbols,
+            classes,
+            lambda count, seed: self.make_batch(count, EXTRACT + seed)[0],
+            truth=truth,
+        )
 
     def name_states(self, model: SequenceModel, hidden: Float[Tensor, "N H"], after: list[list[int]]) -> list[str]:
         """What the machine would be in, had it read the same triggers; what the network says where that is not one thing."""

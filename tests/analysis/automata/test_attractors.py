@@ -3,7 +3,7 @@
 import torch
 
 from recurra import Recurrent
-from recurra.analysis.automaton import extract_automaton, rest
+from recurra.analysis.automata.attractors import extract_automaton, rest
 from recurra.analysis.jacobians import StepMap
 
 REST = torch.zeros(2)
