@@ -115,6 +115,8 @@ def extract(
     best: dict[int, tuple[float, float, Moore]] = {}  # by size, as the strings that choose see it
     for machine in make(reading, build, most):
         share, spread = _agreement(reading.spoken(machine, choose), said)
+        if best and machine.size > most:  # learning by asking may find several states at once
+            break
         if machine.size not in best or share > best[machine.size][0]:
             best[machine.size] = (share, spread, machine)
     if states is None:
@@ -125,7 +127,7 @@ def extract(
 
     strings = reading.draw_test(scored, 3 * seed + 2)
     said = reading.listen(strings)
-    true = None if reading.truth is None else reading.spoken(reading.truth, strings)
+    true = None if reading.truth is None else reading.spoken(reading.truth, strings).where(said >= 0, -1)
     curve = []
     for n in sorted(best):
         share, spread, machine = best[n]
