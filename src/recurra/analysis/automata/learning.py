@@ -17,11 +17,15 @@ from recurra.analysis.automata.reading import Reading
 from recurra.errors import OptionError
 from recurra.types import Int
 
+NOWHERE = -2
+"""What is said where the network is not asked."""
+
 
 def guesses(reading: Reading, strings: Int[Tensor, "N T"], most: int = 64) -> Iterator[Moore]:
     """Machines of more and more states, until none of the strings is a counterexample or there are `most` states.
 
-    Of all counterexamples among the strings and their beginnings, the shortest is taken.
+    Of all counterexamples among the strings and their beginnings, the shortest is taken. A symbol that never follows a class
+    in the strings is not asked about after it: where it leads is not known.
     """
     try:
         from aalpy.base import SUL, Oracle
@@ -31,12 +35,16 @@ def guesses(reading: Reading, strings: Int[Tensor, "N T"], most: int = 64) -> It
             "learning by asking needs AALpy: pip install 'recurra[automata]'. Or use the quotient."
         ) from None
 
+    said = reading.listen(strings)
+    follows = set(zip(said[:, :-1].flatten().tolist(), strings.flatten().tolist(), strict=True))
+    found: list[Moore] = []
+
     class Asked(SUL):  # type: ignore[misc]
-        """The network, asked for one string at a time; states of their beginnings are kept."""
+        """The network, asked for one string at a time; states after their beginnings are kept, with what is said there."""
 
         def __init__(self) -> None:
             super().__init__()
-            self.states: dict[tuple[int, ...], Tensor] = {(): reading.start[None]}
+            self.known: dict[tuple[int, ...], tuple[Tensor, int]] = {(): (reading.start[None], int(said[0, 0]))}
 
         def pre(self) -> None:
             self.string: tuple[int, ...] = ()
@@ -46,39 +54,36 @@ def guesses(reading: Reading, strings: Int[Tensor, "N T"], most: int = 64) -> It
 
         def step(self, letter: int | None) -> int:
             if letter is not None:
-                before, self.string = self.states[self.string], (*self.string, letter)
-                if self.string not in self.states:
-                    self.states[self.string] = reading.step(before, torch.tensor([letter]))
-            if not self.string and not reading.speaks_first:
-                return -1
-            return int(reading.says(self.states[self.string])[0])
-
-    said = reading.listen(strings)
-    found: list[Moore] = []
+                (state, named), self.string = self.known[self.string], (*self.string, letter)
+                if self.string not in self.known:
+                    there = reading.step(state, torch.tensor([letter]))
+                    now = int(reading.says(there)[0]) if (named, letter) in follows else NOWHERE
+                    self.known[self.string] = (there, now)
+            return self.known[self.string][1]
 
     class Compared(Oracle):  # type: ignore[misc]
         """Keeps each guess, and looks for the shortest counterexample."""
 
         def find_cex(self, hypothesis: Any) -> tuple[int, ...] | None:
-            place = {state.state_id: k for k, state in enumerate(_first(hypothesis))}
-            after = [
-                [place[state.transitions[k].state_id] for k in range(len(reading.symbols))]
-                for state in _first(hypothesis)
-            ]
-            guess = reading.make_machine(after, [state.output for state in _first(hypothesis)])
+            guess = _machine(reading, hypothesis)
             found.append(guess)
-            wrong = (reading.spoken(guess, strings) != said) & (said >= 0)
-            if guess.size >= most or not bool(wrong.any()):
-                return None
-            t = int(wrong.any(0).long().argmax())
-            row = int(wrong[:, t].long().argmax())
-            return tuple(strings[row, :t].tolist())
+            spoken = reading.spoken(guess, strings)
+            wrong = (spoken != said) & (said >= 0)
+            for t, row in torch.nonzero(wrong.T).tolist() if guess.size < most else []:
+                string = tuple(strings[row, :t].tolist())
+                if self.sul.query(string)[-1] != int(spoken[row, t]):  # alone, it may be rounded otherwise
+                    return string
+            return None
 
     network, alphabet = Asked(), list(range(len(reading.symbols)))
     run_KV(alphabet, network, Compared(alphabet, network), "moore", cache_and_non_det_check=False, print_level=0)
     return iter(found)
 
 
-def _first(hypothesis: Any) -> list[Any]:
-    """The states of a guess, the first one first."""
-    return [hypothesis.initial_state, *(state for state in hypothesis.states if state is not hypothesis.initial_state)]
+def _machine(reading: Reading, hypothesis: Any) -> Moore:
+    """A guess without the state that stands for nowhere."""
+    first = hypothesis.initial_state
+    states = [first, *(each for each in hypothesis.states if each is not first and each.output != NOWHERE)]
+    place = {each.state_id: k for k, each in enumerate(states)}
+    after = [[place.get(each.transitions[k].state_id, -1) for k in range(len(reading.symbols))] for each in states]
+    return reading.make_machine(after, [each.output for each in states])
