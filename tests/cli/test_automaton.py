@@ -69,3 +69,24 @@ def test_what_has_no_automaton_is_refused(trained: Path, capsys: pytest.CaptureF
     assert "cannot be written" in refused(
         ["automaton", str(trained / "tomita"), *FEW, "--svg", str(trained / "text.txt/a.svg")], capsys
     )
+
+
+def test_a_classifier_that_reads_forward_and_one_that_does_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{k:08b}" for k in range(256)]
+    (tmp_path / "bits.csv").write_text(
+        "text,label\n" + "".join(f"{row},{'odd' if row.count('1') % 2 else 'even'}\n" for row in rows)
+    )
+    train = ["train", "classify", *TINY, f"data.path={tmp_path / 'bits.csv'}"]
+    forward = ["model.bidirectional=false", "model.head=last"]
+    assert run([*train, *forward, "--out", str(tmp_path / "forward")]) == 0
+    assert run([*train, "--out", str(tmp_path / "both")]) == 0
+    assert run([*train, forward[0], "--out", str(tmp_path / "mean")]) == 0
+    capsys.readouterr()
+    assert run(["automaton", str(tmp_path / "forward"), *FEW, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["machine"]["symbols"][-2:] == ["0", "1"]
+    assert found["fidelity_to_truth"] is None
+    assert "bidirectional=false" in refused(["automaton", str(tmp_path / "both")], capsys)
+    assert "head=last" in refused(["automaton", str(tmp_path / "mean")], capsys)

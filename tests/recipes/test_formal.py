@@ -69,7 +69,7 @@ def test_a_run_is_evaluated_and_explained(
     found = json.loads(capsys.readouterr().out)
     assert found["data"] == "strings of length 100"
     assert found["tokens"] == 101_000
-    assert set(found["scores"]) == {"elman-8", "always open"}
+    assert set(found["scores"]) == {"gru-8", "always open"}
     assert run(["explain", "run", "--fixed-points", "--input", "(", "--starts", "8"]) == 0
     assert "does not exist" in refused(["explain", "run", "--fixed-points", "--input", "x"], capsys)
     assert "made up" in refused(["evaluate", "run", "--data", "x.txt"], capsys)
@@ -77,7 +77,12 @@ def test_a_run_is_evaluated_and_explained(
 
 @pytest.mark.parametrize(
     ("setting", "said"),
-    [("data.language=8", "1 to 7"), ("data.family=latin", "data.family"), ("data.length=0", "data.length")],
+    [
+        ("data.language=8", "1 to 7"),
+        ("data.family=latin", "data.family"),
+        ("data.length=0", "data.length"),
+        ("training.feeding=free", "Use teacher"),
+    ],
 )
 def test_what_does_not_exist_is_refused(setting: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert said in refused(["train", "tomita", setting], capsys)

@@ -52,6 +52,11 @@ class FormalRecipe(Recipe):
     data: FormalData = field(default_factory=FormalData)
     model: StepModel = field(default_factory=StepModel)
 
+    def check(self) -> None:
+        super().check()
+        if self.training.feeding != "teacher":
+            raise OptionError(f"training.feeding={self.training.feeding}: a class is no symbol to read. Use teacher.")
+
 
 class Formal(Experiment[LanguageModel]):
     """A class for every prefix of a string."""
@@ -200,9 +205,9 @@ PRESETS: dict[str, Preset] = {
         FormalRecipe(
             name="dyck",
             data=FormalData(family="dyck"),
-            model=StepModel(cell="elman", hidden_size=64, embedding_size=8, weight_dropout=0.1),
+            model=StepModel(cell="gru", hidden_size=64, embedding_size=8, weight_dropout=0.1),
             training=Training(
-                steps=3000,
+                steps=2000,
                 batch_size=64,
                 truncation="none",
                 learning_rate=1e-2,

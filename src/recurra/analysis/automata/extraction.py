@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from recurra.analysis.automata.completion import completed, with_known_start
 from recurra.analysis.automata.finite import Moore
 from recurra.analysis.automata.learning import guesses
 from recurra.analysis.automata.quotient import quotients
@@ -113,10 +114,10 @@ def extract(
     build, choose = reading.draw(count, 3 * seed), reading.draw(count, 3 * seed + 1)
     said = reading.listen(choose)
     best: dict[int, tuple[float, float, Moore]] = {}  # by size, as the strings that choose see it
-    for machine in make(reading, build, most):
+    for machine in (each for made in make(reading, build, most) for each in with_known_start(made, build)):
         share, spread = _agreement(reading.spoken(machine, choose), said)
         if best and machine.size > most:  # learning by asking may find several states at once
-            break
+            continue
         if machine.size not in best or share > best[machine.size][0]:
             best[machine.size] = (share, spread, machine)
     if states is None:
@@ -124,6 +125,10 @@ def extract(
     else:
         within = [n for n in best if n <= states] or [min(best)]
         size, why = max(within, key=lambda n: (best[n][0], -n)), f"the best with at most {states} states, as was asked"
+    share, spread, machine = best.pop(size)
+    machine = completed(machine, reading, build)
+    size = machine.size
+    best[size] = (*_agreement(reading.spoken(machine, choose), said), machine)
 
     strings = reading.draw_test(scored, 3 * seed + 2)
     said = reading.listen(strings)

@@ -73,6 +73,12 @@ class Machine(ABC):
         order = [first[k] for k in range(len(first))]
         return self.taken(order, tuple(tuple(place[then] for then in self.after[state]) for state in order))
 
+    def started(self, state: int) -> Self:
+        """The machine that begins in another state, as small as it can be."""
+        order = [state, *(k for k in range(self.size) if k != state)]
+        place = {old: new for new, old in enumerate(order)} | {-1: -1}
+        return self.taken(order, tuple(tuple(place[then] for then in self.after[old]) for old in order)).minimised()
+
     def reached(self) -> list[int]:
         """The states that symbols lead to, in the order in which they do: breadth first."""
         found = [0]
@@ -95,6 +101,15 @@ class Machine(ABC):
                     seen.add((then, there))
                     waiting.append((then, there, (*string, k)))
         return None
+
+    def access(self) -> dict[int, tuple[int, ...]]:
+        """The shortest string to each state that there is one to."""
+        found: dict[int, tuple[int, ...]] = {0: ()}
+        for state in self.reached():
+            for k, then in enumerate(self.after[state]):
+                if then >= 0:
+                    found.setdefault(then, (*found[state], k))
+        return found
 
     def spell(self, string: Sequence[int]) -> str:
         """A string in words; ε if it is empty."""
@@ -132,10 +147,7 @@ class Moore(Machine):
         for state in range(1, small.size):
             pairs = zip(small.after[0], small.after[state], strict=True)
             if all(mine in (then, -1) for mine, then in pairs):
-                order = [state, *(k for k in range(1, small.size) if k != state)]
-                place = {old: new for new, old in enumerate(order)} | {-1: -1}
-                after = tuple(tuple(place[then] for then in small.after[old]) for old in order)
-                return Machine.minimised(small.taken(order, after))
+                return small.started(state)
         return small
 
     def answers(self) -> Mealy:
