@@ -133,11 +133,14 @@ def test_all_seven_in_three_minutes() -> None:
 
 
 @pytest.mark.slow
-def test_brackets_of_one_kind() -> None:
-    experiment = begin(override(find_recipe("dyck"), ["data.kinds=1", "data.depth=4"]))
+def test_brackets_have_a_state_for_all_that_can_be_open() -> None:
+    experiment = begin(find_recipe("dyck"))
     trainer = experiment.trainer()
     for _ in trainer.events():
         pass
-    found = extract(experiment.reading(trainer.evaluated.eval()), scored=1000)
-    assert found.machine.size == len(dyck(1, 4).after)
-    assert found.is_the_truth
+    for method in METHODS:
+        found = extract(experiment.reading(trainer.evaluated.eval()), method, scored=1000)
+        assert found.machine.size == len(dyck(2, 3).after) == 16
+        assert found.is_the_truth
+        assert found.machine.is_complete
+        assert found.chosen.network == 1
