@@ -5,7 +5,8 @@ from functools import cache
 import pytest
 import torch
 
-from recurra.analysis.automaton import Automaton, extract_automaton, rest
+from recurra.analysis.automata.attractors import Automaton, extract_automaton, link_attractors, rest
+from recurra.analysis.automata.extraction import METHODS, extract
 from recurra.analysis.fields import basins, ends_of_plane, frame, plane_of_principal_components
 from recurra.analysis.fixed_points import find_fixed_points
 from recurra.analysis.jacobians import StepMap
@@ -54,6 +55,17 @@ def test_triggers_lead_from_attractor_to_attractor_as_in_the_machine(seed: int) 
     said = one.experiment.says(one.model, one.F.outputs(one.machine.states))
     assert said == [next(iter(memory))[0] for memory in memories_of(after)[0]]
     assert set(said) == set(NAMES)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_automaton_is_the_machine_and_its_states_have_attractors(seed: int, method: str) -> None:
+    one = trained(seed)
+    found = extract(one.experiment.reading(one.model), method, scored=1000)
+    assert found.is_the_truth
+    assert found.chosen.truth == 1
+    assert found.chosen.network > 0.999
+    linked = link_attractors(one.machine, found.machine)
+    assert sorted(k for attractors in linked for k in attractors) == list(range(13))
 
 
 def test_every_visited_state_comes_to_one_of_them(seed: int) -> None:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recurra.data.tasks import adding, adding_baseline, copying, copying_baseline
+from recurra.data.tasks import adding, adding_baseline, copying, copying_baseline, flip_flop
 from recurra.errors import OptionError
 
 
@@ -74,3 +74,12 @@ def test_a_seed_says_what_comes(task):
 def test_sizes_that_make_no_sense(ask, expected):
     with pytest.raises(OptionError, match=expected):
         ask()
+
+
+@given(delay=st.integers(0, 12), seed=st.integers(0, 99))
+def test_a_delayed_flip_flop_says_later_what_it_would_have_said(delay, seed):
+    pulses, now = flip_flop(4, 10, seed, bits=2)
+    same, late = flip_flop(4, 10, seed, bits=2, delay=delay)
+    assert torch.equal(pulses, same)
+    assert torch.equal(late[:, delay:], now[:, : max(0, 10 - delay)])
+    assert (late[:, :delay] == 0).all()

@@ -1,5 +1,6 @@
 """Small runs of every recipe."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +51,15 @@ RECIPES: dict[str, list[str]] = {
     "long-memory-copying": [*LEARN, *TINY, "data.length=8"],
     "flip-flop": [*LEARN, "model.hidden_size=4", "data.length=8"],
     "washing-machine": [*LEARN, *TINY, "data.length=8"],
+    "washing-machine-log": [*WHOLE, *TINY, "data.cases=30"],
+    "washing-machine-hidden": [*WHOLE, *TINY, "data.cases=30"],
+    "signal-and-noise": [*WHOLE, "model.hidden_size=4", "data.sequences=20", "data.test=20", "data.length=10"],
+    "forecast": [*LEARN, "model.hidden_size=4", "data.length=700", "data.window=24"],
+    "piano-roll": [*LEARN, "model.hidden_size=4", "data.path=rolls.json"],
+    "parity": [*LEARN, *TINY, "data.length=8"],
+    "delayed-flip-flop": [*LEARN, "model.hidden_size=4", "data.length=8", "data.delay=2"],
+    "tomita": [*LEARN, *TINY, "data.strings=40", "data.test_strings=20"],
+    "dyck": [*LEARN, *TINY, "data.strings=40", "data.test_strings=20"],
     "output-recurrence": [*WHOLE, "model.hidden_size=4", "data.length=8"],
     "tree": [*WHOLE, *TINY, "data.depth=2", "data.count=40"],
     "feedforward": [*WHOLE, "model.hidden_size=4", "data.count=40"],
@@ -81,6 +91,9 @@ def write_data(folder: Path) -> None:
         for k in range(30)
         for t, what in enumerate("abac"[: 2 + k % 3])
     ]
+    pieces = [[[60 + t % 5, 64], [67] if k % 2 else []] for k in range(6) for t in range(1)]
+    rolls = [[frame for _ in range(6) for frame in piece] for piece in pieces]
+    (folder / "rolls.json").write_text(json.dumps({"train": rolls, "valid": rolls[:2], "test": rolls[:2]}))
     (folder / "log.csv").write_text("case,activity,time\n" + "\n".join(rows) + "\n")
 
 

@@ -89,15 +89,27 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 ALL = {"What was trained", "Scores", "Samples", "Curves"}
 INSIDE = {"Gradients through time", "Attractors and field"}
+TEXT = ALL | INSIDE | {"Units over text"}
+MACHINE, TREE = {"Automaton"}, {"Decision tree"}
 EXPECTED = dict.fromkeys(RECIPES, ALL) | {
-    "python-source": ALL | INSIDE | {"Units over text"},
-    "text": ALL | INSIDE | {"Units over text"},
-    "names": ALL | INSIDE | {"Units over text"},
-    "events": ALL | INSIDE,
+    "python-source": TEXT,
+    "text": TEXT,
+    "names": TEXT,
+    "tag": ALL | TREE,
+    "signal-and-noise": ALL | INSIDE | TREE,
+    "events": ALL | INSIDE | TREE,
+    "washing-machine-log": ALL | INSIDE | TREE,
+    "washing-machine-hidden": ALL | INSIDE | TREE,
+    "forecast": ALL | INSIDE,
+    "piano-roll": ALL | INSIDE,
     "long-memory": ALL | INSIDE,
     "long-memory-copying": ALL | INSIDE,
     "flip-flop": ALL | INSIDE,
-    "washing-machine": ALL | INSIDE,
+    "delayed-flip-flop": ALL | INSIDE,
+    "parity": ALL | INSIDE | MACHINE,
+    "washing-machine": ALL | INSIDE | MACHINE,
+    "tomita": ALL | INSIDE | MACHINE,
+    "dyck": ALL | INSIDE | MACHINE,
     "reservoir": ALL | INSIDE,
 }
 

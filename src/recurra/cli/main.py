@@ -7,6 +7,7 @@ from typing import cast
 
 import typer
 
+from recurra.cli.automaton import automaton
 from recurra.cli.bench import bench
 from recurra.cli.bench_depth import depth
 from recurra.cli.bench_mimic import mimic as bench_mimic
@@ -52,6 +53,7 @@ VERBS = (
     explain,
     mimic,
     units,
+    automaton,
     regions,
     runs,
     recipes,

@@ -119,7 +119,7 @@ def washing_machine(
     if rest < 0:
         raise OptionError(f"rest must not be negative; got {rest}.")
     random = np.random.default_rng(seed)
-    machines, following, useful = _tables()
+    machines, following, useful = tables()
     names = np.array([NAMES.index(machine.name) for machine in machines])
     triggers, states = np.zeros((count, length), dtype=np.int64), np.zeros((count, length), dtype=np.int64)
     resting = _rests(count, length, rest, random)
@@ -149,7 +149,7 @@ def _rests(count: int, length: int, longest: int, random: np.random.Generator) -
 
 def every_state() -> list[Machine]:
     """Every state that the machine can come to, Off first."""
-    return _tables()[0]
+    return tables()[0]
 
 
 def memories_of(after: Sequence[Sequence[int]]) -> tuple[list[set[tuple[str, int]]], int]:
@@ -182,7 +182,7 @@ def is_the_machine(after: Sequence[Sequence[int]]) -> bool:
 
 
 @cache
-def _tables() -> tuple[list[Machine], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+def tables() -> tuple[list[Machine], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """The states, the number of the state that follows each trigger, and which triggers do something."""
     machines, place = [Machine()], {Machine(): 0}
     for machine in machines:  # it grows while it is read

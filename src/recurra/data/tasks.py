@@ -59,20 +59,23 @@ def copying_baseline(length: int, symbols: int = 8, span: int = 10) -> float:
 
 
 def flip_flop(
-    count: int, length: int, seed: int = 0, bits: int = 3, chance: float = 0.25
+    count: int, length: int, seed: int = 0, bits: int = 3, chance: float = 0.25, delay: int = 0
 ) -> tuple[Float[Tensor, "N T C"], Float[Tensor, "N T C"]]:
     """Flip-flops: of each bit, the sign of the last pulse. A regression of every step, scored by mean squared error.
 
     Each channel brings a pulse of +1 or −1 with probability `chance`, else 0; all have one at the first step, so that the
     target is always defined. Sussillo & Barak 2013.
+
+    - `delay`: what is said comes so many steps late, and is 0 before: pulses on their way must be remembered too.
     """
-    _check("flip_flop", count=(count, 1), length=(length, 1), bits=(bits, 1))
+    _check("flip_flop", count=(count, 1), length=(length, 1), bits=(bits, 1), delay=(delay, 0))
     random = torch.Generator().manual_seed(seed)
     signs = torch.randint(2, (count, length, bits), generator=random) * 2.0 - 1
     here = torch.rand(count, length, bits, generator=random) < chance
     here[:, 0] = True
     last = torch.where(here, torch.arange(length)[None, :, None], 0).cummax(1).values
-    return torch.where(here, signs, 0.0), signs.gather(1, last)
+    late = torch.nn.functional.pad(signs.gather(1, last), (0, 0, delay, 0))[:, :length]
+    return torch.where(here, signs, 0.0), late
 
 
 def parity(count: int, length: int, seed: int = 0) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N T"]]:

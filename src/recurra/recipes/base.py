@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
+from recurra.analysis.automata.reading import Reading
 from recurra.errors import OptionError, choose_from
 from recurra.layers.recurrent import Recurrent
 from recurra.models.sequence import SequenceModel
@@ -167,6 +168,18 @@ SHOWN = 8
 """How many examples are shown."""
 
 
+def forecast_examples(ahead: Outlook) -> Examples:
+    """The first column of a forecast, beside as much of what was known."""
+    name, steps = ahead.names[0], len(ahead.said)
+    past, said = ahead.known[-steps:, 0].tolist(), ahead.said[:, 0].tolist()
+    lines = {
+        f"{name}, known": ([float(k) for k in range(1 - len(past), 1)], past),
+        f"{name}, forecast": ([float(k) for k in range(1, steps + 1)], said),
+    }
+    rows = [(str(k + 1), f"{value:.6g}") for k, value in enumerate(said[:SHOWN])]
+    return Examples(("steps ahead", name), rows, f"forecast RUN --steps {steps}", lines)
+
+
 @dataclass(frozen=True)
 class Probe:
     """Typical inputs for looking into a trained network: its recurrent layers, and the vectors `[B, T, D]` that they read."""
@@ -277,6 +290,12 @@ class Experiment(ABC, Generic[M]):
     def triggers(self, model: M) -> Triggers | None:
         """The triggers of a state machine; `None` where the experiment is none."""
         return None
+
+    def reading(self, model: M) -> Reading:
+        """The network as something that reads symbols and names classes, for `recurra automaton`."""
+        raise OptionError(
+            f"{self.recipe.name} does not read symbols one by one and name a class after each: no automaton."
+        )
 
     def name_states(self, model: M, hidden: Tensor, after: list[list[int]]) -> list[str]:
         """Names for the states of an automaton that was found, by the outputs and by the transitions between them."""

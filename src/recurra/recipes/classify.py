@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from recurra.analysis.automata.reading import Reading
 from recurra.data.encoding import Channels, Names, Symbols, encoder_from_json, fit_encoder, flat_labels
 from recurra.data.labelled import How, Labelled, read_labelled
 from recurra.data.labelled_batches import LabelledSequences
@@ -344,6 +345,31 @@ class Labelling(Experiment[Labeller]):
             if model.front is not None:
                 x = model.front(x.transpose(0, 1), torch.full((rows,), steps, device=x.device))[0].transpose(0, 1)
         return Probe(model.recurrent, x)
+
+    def reading(self, model: Labeller) -> Reading:
+        """A label after every symbol, of models that read symbols forward alone and judge by the last step."""
+        if not isinstance(self.encoder, Symbols) or self.recipe.model.bidirectional or model.front is not None:
+            raise OptionError(
+                f"{self.recipe.name}: an automaton reads symbols in one direction. Train with model.bidirectional=false, without "
+                "a convolution, on symbols."
+            )
+        if isinstance(model, Classifier) and model.head != "last":
+            raise OptionError(
+                f"model.head={model.head} looks at all steps; an automaton at the last. Train with model.head=last."
+            )
+        values, lengths = self.encoder.encode(self.parts.train, self.recipe.precision)
+        T = int(lengths.median())
+        firsts = (lengths.cumsum(0) - lengths)[lengths >= T]
+
+        def draw(count: int, seed: int) -> Tensor:
+            """The beginnings of sequences that are long enough; those of seeds 3k, 3k + 1 and 3k + 2 are never the same."""
+            own = firsts[seed % 3 :: 3]
+            rows = torch.randperm(len(own), generator=torch.Generator().manual_seed(seed))[:count]
+            return values[own[rows][:, None] + torch.arange(T)]
+
+        assert model.embedding is not None
+        names = [self.encoder.tokeniser.decode([k]) for k in range(self.encoder.size)]
+        return Reading(model.recurrent, model.embedding.weight, model.output, names, self.names.names, draw)
 
     @torch.no_grad()
     def says(self, model: Labeller, hidden: Tensor) -> list[str]:

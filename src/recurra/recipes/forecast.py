@@ -17,7 +17,18 @@ from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.autoregression import Autoregression, best_autoregression, find_season
 from recurra.models.forecast import Forecaster
 from recurra.models.heads import HEADS
-from recurra.recipes.base import Answer, Experiment, Outlook, Preset, Probe, Question, Recipe, StepModel
+from recurra.recipes.base import (
+    Answer,
+    Examples,
+    Experiment,
+    Outlook,
+    Preset,
+    Probe,
+    Question,
+    Recipe,
+    StepModel,
+    forecast_examples,
+)
 from recurra.training.backtest import Rolling, draw_noise, interval, judge_paths, roll
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import evaluate
@@ -369,6 +380,9 @@ class Forecast(Forecasting):
         paths = Scaled(model, self.scaling).run_free(values[None], noise)[0]
         times = () if series.clock is None else tuple(series.clock.after(steps))
         return replace(self._summed_up(series.values, paths), times=times)
+
+    def examples(self, model: Forecaster) -> Examples:
+        return forecast_examples(self.forecast(model, 2 * self.recipe.backtest.horizon))
 
     def probe(self, model: Forecaster, steps: int) -> Probe:
         """Pieces of the training part."""

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from recurra.analysis.automata.reading import Reading
 from recurra.data.batches import Lanes, Sequences, Stream
 from recurra.data.text import (
     Document,
@@ -344,6 +345,18 @@ class Language(Experiment[LanguageModel]):
         number = names.index(name) if name in names else self.tokeniser.encode(name, unknown="error").tolist()[0]
         with torch.no_grad():
             return model.embed(torch.tensor([[number]]))[0, 0]
+
+    def reading(self, model: LanguageModel) -> Reading:
+        """Symbols in, the next one as the class; strings are the model's own. Starts and ends are not read within a string."""
+        names = self.symbol_names
+        return Reading(
+            model.recurrent,
+            model.embed(torch.arange(len(names))[None])[0],
+            model.output,
+            names[: self.tokeniser.plain],
+            names,
+            opening=self.opening([]),
+        )
 
     @torch.no_grad()
     def says(self, model: LanguageModel, hidden: Tensor) -> list[str]:

@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from recurra.analysis.automata.finite import Moore
+from recurra.analysis.automata.reading import Reading
 from recurra.data.batches import Generated, Stream
-from recurra.data.machine import NAMES, TRIGGERS, memories_of, washing_machine
+from recurra.data.machine import NAMES, TRIGGERS, memories_of, tables, washing_machine
 from recurra.data.tasks import adding, adding_baseline, copying, copying_baseline, flip_flop, parity
 from recurra.errors import OptionError, choose_from
 from recurra.models.language import LanguageModel
@@ -35,8 +37,26 @@ from recurra.types import Float, setting
 
 NUMBERS, SYMBOLS = ("adding", "flip-flop"), {"copying": 10, "washing-machine": len(TRIGGERS), "parity": 2}
 """The tasks that read numbers, and those that read symbols with how many there are."""
-TEST, VALID = 2**32, 2**32 + 1
+TEST, VALID, EXTRACT = 2**32, 2**32 + 1, 2**33
 """Seeds of held-out sequences are these plus the recipe's own: none that training draws."""
+
+
+def _parity() -> tuple[tuple[str, ...], tuple[str, ...], Moore]:
+    said = ("even", "odd")
+    return ("0", "1"), said, Moore(("0", "1"), ((0, 1), (1, 0)), said)
+
+
+def _washing_machine() -> tuple[tuple[str, ...], tuple[str, ...], Moore]:
+    machines, after, _ = tables()
+    return (
+        TRIGGERS,
+        NAMES,
+        Moore(TRIGGERS, tuple(map(tuple, after.tolist())), tuple(m.name for m in machines)).minimised(),
+    )
+
+
+MACHINES = {"parity": _parity, "washing-machine": _washing_machine}
+"""The tasks that a finite machine solves: what it reads, what it says, and the machine."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +64,7 @@ class MemoryData:
     task: str = setting("adding", "adding, copying, flip-flop, parity or washing-machine")
     length: int = setting(200, "steps of a sequence, or of the wait before it is said again (copying)")
     bits: int = setting(3, "channels of the flip-flop")
+    delay: int = setting(0, "by how many steps its answer comes late")
     noise: float = setting(0.1, "share of the washing machine's triggers that do nothing")
     rest: int = setting(50, "in half of its logs it is left alone now and then, for up to this many steps; 0: never")
 
@@ -53,8 +74,9 @@ class MemoryData:
             raise OptionError(f"data.bits must be at least 1; got {self.bits}.")
         if not 0 <= self.noise < 0.6:
             raise OptionError(f"data.noise must lie between 0 and 0.6; got {self.noise}.")
-        if self.rest < 0:
-            raise OptionError(f"data.rest must not be negative; got {self.rest}.")
+        for name in ("rest", "delay"):
+            if getattr(self, name) < 0:
+                raise OptionError(f"data.{name} must not be negative; got {getattr(self, name)}.")
         if self.length < 2:
             raise OptionError(f"data.length must be at least 2; got {self.length}.")
 
@@ -112,7 +134,7 @@ class Memory(Experiment[SequenceModel]):
         if self.task == "washing-machine":
             return *washing_machine(count, length, seed, self.recipe.data.noise, rest=self.recipe.data.rest), None
         if self.task == "flip-flop":
-            pulses, signs = flip_flop(count, length, seed, self.recipe.data.bits)
+            pulses, signs = flip_flop(count, length, seed, self.recipe.data.bits, delay=self.recipe.data.delay)
             return pulses.to(dtype), signs.to(dtype), torch.ones(count, length)
         inputs, sums = adding(count, length, seed)
         scored = torch.zeros(count, length)
@@ -199,6 +221,20 @@ class Memory(Experiment[SequenceModel]):
             return None
         return Triggers(TRIGGERS, torch.stack([self.frozen_input(model, name) for name in TRIGGERS]))
 
+    def reading(self, model: SequenceModel) -> Reading:
+        if self.task not in MACHINES:
+            return super().reading(model)
+        symbols, classes, truth = MACHINES[self.task]()
+        return Reading(
+            model.recurrent,
+            model.embed(torch.arange(len(symbols))[None])[0],
+            model.output,
+            symbols,
+            classes,
+            lambda count, seed: self.make_batch(count, EXTRACT + seed)[0],
+            truth=truth,
+        )
+
     def name_states(self, model: SequenceModel, hidden: Float[Tensor, "N H"], after: list[list[int]]) -> list[str]:
         """What the machine would be in, had it read the same triggers; what the network says where that is not one thing."""
         memories, _ = memories_of(after)
@@ -231,7 +267,7 @@ class Memory(Experiment[SequenceModel]):
                 guess = (
                     ("always 1", adding_baseline())
                     if self.task == "adding"
-                    else ("always 0", float(self.recipe.data.bits))
+                    else ("always 0", self.recipe.data.bits * max(0, 1 - self.recipe.data.delay / length))
                 )
                 scores[guess[0]] = {"mean squared error": guess[1]}
             return Answer("test", made.tokens, scores)
@@ -283,6 +319,34 @@ PRESETS: dict[str, Preset] = {
             ),
         ),
         "three bits, each the sign of its last pulse: a memory whose attractors can be counted",
+    ),
+    "delayed-flip-flop": Preset(
+        MemoryRecipe(
+            name="delayed-flip-flop",
+            data=MemoryData(task="flip-flop", length=64, bits=2, delay=5),
+            model=StepModel(cell="gru", hidden_size=48),
+            training=Training(
+                steps=3000, batch_size=64, truncation="none", learning_rate=5e-3, validate_every=500, save_every=500
+            ),
+        ),
+        "two such bits, said data.delay steps late: pulses on their way are remembered too",
+    ),
+    "parity": Preset(
+        MemoryRecipe(
+            name="parity",
+            data=MemoryData(task="parity", length=50),
+            model=StepModel(cell="elman", hidden_size=16, embedding_size=4, weight_dropout=0.1),
+            training=Training(
+                steps=1500,
+                batch_size=64,
+                truncation="none",
+                learning_rate=1e-2,
+                clip_norm=0.1,
+                validate_every=500,
+                save_every=500,
+            ),
+        ),
+        "whether the ones so far are odd in number: one bit, held for ever",
     ),
     "washing-machine": Preset(
         MemoryRecipe(

@@ -13,7 +13,7 @@ from recurra.data.pieces import Pieces
 from recurra.data.rolls import KEYS, Rolls, key_name, read_rolls
 from recurra.errors import DataError, OptionError
 from recurra.models.forecast import Forecaster
-from recurra.recipes.base import Answer, Outlook, Preset, Probe, Question, Recipe
+from recurra.recipes.base import SHOWN, Answer, Examples, Outlook, Preset, Probe, Question, Recipe
 from recurra.recipes.forecast import Forecasting, ForecastModel, check_pieces
 from recurra.training.backtest import draw_noise
 from recurra.training.distributed import Ranks
@@ -101,6 +101,15 @@ class PianoRoll(Forecasting):
         noise = draw_noise(1, steps, KEYS, self.recipe.seed)
         said = model.run_free(known[None], noise)[0, 0]
         return Outlook(tuple(map(key_name, range(KEYS))), known, said.double().cpu())
+
+    def examples(self, model: Forecaster) -> Examples | None:
+        """How a piece goes on: the keys of each frame."""
+        if not self.rolls.test:
+            return None
+        said = self.forecast(model, SHOWN).said
+        names = [[key_name(k) for k in frame.nonzero()[:, 0].tolist()] for frame in said]
+        rows = [(str(k + 1), " ".join(keys) or "(silence)") for k, keys in enumerate(names)]
+        return Examples(("frames ahead", "keys"), rows, "forecast RUN")
 
     def probe(self, model: Forecaster, steps: int) -> Probe:
         """Pieces of the training part, end to end."""

@@ -15,7 +15,17 @@ from recurra.data.series import Series, read_series
 from recurra.data.series_tasks import TO_FORECAST, narma
 from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.reservoir import EchoState, Lesson
-from recurra.recipes.base import SHOWN, Answer, Examples, Experiment, Outlook, Preset, Probe, Question, Recipe
+from recurra.recipes.base import (
+    Answer,
+    Examples,
+    Experiment,
+    Outlook,
+    Preset,
+    Probe,
+    Question,
+    Recipe,
+    forecast_examples,
+)
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.training.closed_form import ClosedForm
 from recurra.training.distributed import Ranks
@@ -330,17 +340,7 @@ class Reservoir(Experiment[EchoState]):
         """A forecast of the first series, run free from the end of what is known."""
         if self.driven:
             return None
-        steps = 2 * self.recipe.training.horizon
-        ahead = self.forecast(model, steps)
-        said, known = ahead.said, ahead.known
-        past = known[-steps:, 0].tolist()
-        name = self.vocabulary["columns"][0]
-        lines = {
-            f"{name}, known": ([float(k) for k in range(1 - len(past), 1)], past),
-            f"{name}, forecast": ([float(k) for k in range(1, steps + 1)], said[:, 0].tolist()),
-        }
-        rows = [(str(k + 1), f"{float(said[k, 0]):.6g}") for k in range(SHOWN)]
-        return Examples(("steps ahead", name), rows, f"forecast RUN --steps {steps}", lines)
+        return forecast_examples(self.forecast(model, 2 * self.recipe.training.horizon))
 
     def probe(self, model: EchoState, steps: int) -> Probe:
         return Probe(model.stacks[0], model.rows(*self.parts.cut(0, steps + 1))[0])

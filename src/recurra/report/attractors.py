@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from recurra.analysis.automaton import extract_automaton
+from recurra.analysis.automata.attractors import extract_automaton
 from recurra.analysis.fields import (
     Plane,
     basins,

@@ -8,8 +8,10 @@ import torch
 
 from recurra.errors import RecurraError, RunError
 from recurra.report.attractors import attractors_section
+from recurra.report.automaton import automaton_section
 from recurra.report.curves import curves_section
 from recurra.report.gradients import gradients_section
+from recurra.report.mimic import mimic_section
 from recurra.report.page import Section, render
 from recurra.report.samples import samples_section
 from recurra.report.scores import scores_section
@@ -26,6 +28,8 @@ SECTIONS: dict[str, Callable[[Subject], Section | None]] = {
     "units": units_section,
     "gradients": gradients_section,
     "attractors": attractors_section,
+    "automaton": automaton_section,
+    "decision tree": mimic_section,
 }
 """Each gives its section, or `None` where it does not apply; where it cannot be made, its error says why."""
 

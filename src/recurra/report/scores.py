@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from recurra.recipes.base import Answer, Question
 from recurra.report.page import Figure, Section, table
@@ -56,7 +56,8 @@ def scores_section(subject: Subject) -> Section | None:
 def keep_answer(folder: RunFolder, answer: Answer) -> None:
     """Keep the scores of the weights as they are now, so that a report need not compute them again."""
     with suppress(OSError):  # a folder that is only read has no place to keep them
-        write_values(folder, "scores.json", {"weights": _weights(folder), **asdict(answer)})
+        kept = asdict(replace(answer, outlook=None))  # a forecast is made anew: it is a picture, not a score
+        write_values(folder, "scores.json", {"weights": _weights(folder), **kept})
 
 
 def kept_answer(folder: RunFolder) -> Answer | None:

@@ -3,7 +3,8 @@
 import torch
 
 from recurra import Recurrent
-from recurra.analysis.automaton import extract_automaton, rest
+from recurra.analysis.automata.attractors import extract_automaton, link_attractors, rest
+from recurra.analysis.automata.finite import Moore
 from recurra.analysis.jacobians import StepMap
 
 REST = torch.zeros(2)
@@ -49,3 +50,12 @@ def test_no_more_states_than_asked_for() -> None:
     found = extract_automaton(two_bits(), PULSES, REST, torch.tensor([0.5, -0.5]), most=2)
     assert found.after.shape == (2, 5)
     assert not found.is_complete
+
+
+def test_attractors_are_linked_to_the_states_of_a_machine() -> None:
+    found = extract_automaton(two_bits(), PULSES, REST, torch.tensor([0.5, -0.5]))
+    names = ("none", "a+", "a-", "b+", "b-")
+    first = Moore(names, ((0, 0, 1, 0, 0), (1, 0, 1, 1, 1)), ("+", "−"))  # what the first bit is, whatever the second
+    linked = link_attractors(found, first)
+    signs = found.states.sign()[:, 0].tolist()
+    assert linked == [[k for k in range(4) if signs[k] == sign] for sign in (1, -1)]

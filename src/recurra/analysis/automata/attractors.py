@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from recurra.analysis.automata.finite import Machine
 from recurra.analysis.jacobians import StepMap
 from recurra.types import Float, Int
 
@@ -100,3 +101,16 @@ def extract_automaton(
         torch.tensor(rows, dtype=torch.int64).view(len(rows), len(triggers)),
         torch.tensor(radii, dtype=F.dtype),
     )
+
+
+def link_attractors(found: Automaton, machine: Machine) -> list[list[int]]:
+    """For each state of a machine over the same triggers, the attractors to which the same strings lead as to it."""
+    linked: list[set[int]] = [set() for _ in range(machine.size)]
+    waiting = [(0, 0)] if len(found.states) else []
+    for attractor, state in waiting:  # it grows while it is read
+        if attractor in linked[state]:
+            continue
+        linked[state].add(attractor)
+        pairs = zip(found.after[attractor].tolist(), machine.after[state], strict=True)
+        waiting += [(then, there) for then, there in pairs if then >= 0 and there >= 0]
+    return [sorted(each) for each in linked]

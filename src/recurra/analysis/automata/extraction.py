@@ -1,0 +1,180 @@
+"""From a network to its automaton: a curve of machines, the one that is chosen, and how true it is.
+
+Three sets of strings are used, each for one thing: machines are built on the first, one of them is chosen on the second, and
+it is scored on the third. The true machine, where it is known, is compared with at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recurra.analysis.automata.completion import completed, with_known_start
+from recurra.analysis.automata.finite import Moore
+from recurra.analysis.automata.learning import guesses
+from recurra.analysis.automata.quotient import quotients
+from recurra.analysis.automata.reading import Reading
+from recurra.errors import OptionError, choose_from
+from recurra.types import Float, Int
+
+METHODS: dict[str, Callable[[Reading, Tensor, int], Iterator[Moore]]] = {"quotient": quotients, "learning": guesses}
+WORTH = 0.01
+"""More states are not worth it for less than this share of what states can win at all."""
+SHOWN = 5
+"""How many counterexamples are kept."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A machine on the curve. `chosen_by`: how often it says what the network says on the strings that choose, with the
+    standard error `spread`; `network`, `truth`: how often it says what the network says and what is true, on those that score."""
+
+    machine: Moore
+    chosen_by: float
+    spread: float
+    network: float
+    truth: float | None
+
+    @property
+    def states(self) -> int:
+        return self.machine.size
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """The curve, by states, and which point of it was chosen.
+
+    - `why`: how it was chosen. `accuracy`: how often the network itself says what is true on the strings that score.
+    - `counterexamples`: strings that score on which the chosen machine and the network differ, the shortest ones.
+    - `difference`: the shortest string on which it differs from the truth; `None` if there is none, or no truth.
+    """
+
+    method: str
+    curve: tuple[Point, ...]
+    chosen: Point
+    why: str
+    accuracy: float | None
+    counterexamples: tuple[tuple[int, ...], ...]
+    truth: Moore | None
+
+    @property
+    def machine(self) -> Moore:
+        return self.chosen.machine
+
+    @property
+    def difference(self) -> tuple[int, ...] | None:
+        return None if self.truth is None else self.machine.difference(self.truth)
+
+    @property
+    def is_the_truth(self) -> bool:
+        """As many states as the true machine has, and no string that tells them apart."""
+        return self.truth is not None and self.difference is None and self.machine.size == self.truth.size
+
+    def to_json(self) -> dict[str, Any]:
+        said = {"method": self.method, "states": self.chosen.states, "why": self.why}
+        curve = [
+            {"states": p.states, "chosen_by": p.chosen_by, "network": p.network, "truth": p.truth} for p in self.curve
+        ]
+        machine = self.machine
+        found: dict[str, Any] = {
+            "fidelity": self.chosen.network,
+            "fidelity_to_truth": self.chosen.truth,
+            "accuracy_of_network": self.accuracy,
+            "unknown_ways": sum(then < 0 for row in machine.after for then in row),
+            "counterexamples": [machine.spell(string) for string in self.counterexamples],
+        }
+        if self.truth is not None:
+            found["is_the_truth"] = self.is_the_truth
+            found["difference"] = None if self.difference is None else machine.spell(self.difference)
+        return said | found | {"curve": curve, "machine": machine.to_json()}
+
+
+def extract(
+    reading: Reading,
+    method: str = "quotient",
+    *,
+    states: int | None = None,
+    most: int = 64,
+    count: int = 400,
+    scored: int = 10_000,
+    seed: int = 0,
+) -> Extraction:
+    """The automaton of a network by one of the `METHODS`.
+
+    - `states`: take the best machine with at most so many states; none: the knee of the curve is found.
+    - `count`: strings to build on, and as many to choose on. `scored`: strings to score on.
+    """
+    make = METHODS[choose_from("method", method, METHODS)]
+    if states is not None and states < 1:
+        raise OptionError(f"an automaton has at least 1 state; got {states}.")
+    build, choose = reading.draw(count, 3 * seed), reading.draw(count, 3 * seed + 1)
+    said = reading.listen(choose)
+    best: dict[int, tuple[float, float, Moore]] = {}  # by size, as the strings that choose see it
+    for machine in (each for made in make(reading, build, most) for each in with_known_start(made, build)):
+        share, spread = _agreement(reading.spoken(machine, choose), said)
+        if best and machine.size > most:  # learning by asking may find several states at once
+            continue
+        if machine.size not in best or share > best[machine.size][0]:
+            best[machine.size] = (share, spread, machine)
+    if states is None:
+        size, why = knee({n: (share, spread) for n, (share, spread, _) in best.items()})
+    else:
+        within = [n for n in best if n <= states] or [min(best)]
+        size, why = max(within, key=lambda n: (best[n][0], -n)), f"the best with at most {states} states, as was asked"
+    share, spread, machine = best.pop(size)
+    machine = completed(machine, reading, build)
+    size = machine.size
+    best[size] = (*_agreement(reading.spoken(machine, choose), said), machine)
+
+    strings = reading.draw_test(scored, 3 * seed + 2)
+    said = reading.listen(strings)
+    true = None if reading.truth is None else reading.spoken(reading.truth, strings).where(said >= 0, -1)
+    curve = []
+    for n in sorted(best):
+        share, spread, machine = best[n]
+        spoken = reading.spoken(machine, strings)
+        truth = None if true is None else _agreement(spoken, true)[0]
+        curve.append(Point(machine, share, spread, _agreement(spoken, said)[0], truth))
+        if n == size:
+            wrong = (spoken != said) & (said >= 0)
+    return Extraction(
+        method,
+        tuple(curve),
+        next(point for point in curve if point.states == size),
+        why,
+        None if true is None else _agreement(said, true)[0],
+        _shortest(strings, wrong),
+        reading.truth,
+    )
+
+
+def _agreement(spoken: Int[Tensor, "N T"], said: Int[Tensor, "N T"]) -> tuple[float, float]:
+    """How often the first says what the second says, where that says something; and the standard error over strings."""
+    counts = said >= 0
+    rows: Float[Tensor, " N"] = ((spoken == said) & counts).sum(1).double() / counts.sum(1).clamp(min=1)
+    return float(rows.mean()), float(rows.std(correction=0)) / len(rows) ** 0.5
+
+
+def knee(found: dict[int, tuple[float, float]]) -> tuple[int, str]:
+    """By size, a score and its standard error: the smallest that is nearly as good as the best, and this in words."""
+    sizes = sorted(found)
+    top = max(sizes, key=lambda n: (found[n][0], -n))
+    best, spread = found[top]
+    enough = best - spread - WORTH * (best - found[sizes[0]][0])
+    size = next(n for n in sizes if found[n][0] >= enough)
+    return size, (
+        f"the smallest that is as good as the best of the curve ({top} states) on strings that only choose, but for its standard "
+        f"error and {WORTH:.0%} of all that states win"
+    )
+
+
+def _shortest(strings: Int[Tensor, "N T"], wrong: Tensor) -> tuple[tuple[int, ...], ...]:
+    """The shortest beginnings of strings at whose end something is wrong."""
+    rows = torch.nonzero(wrong.any(1)).flatten()
+    ends = wrong[rows].long().argmax(1)
+    order = ends.argsort(stable=True)[: 10 * SHOWN].tolist()
+    return tuple(dict.fromkeys(tuple(strings[rows[k], : ends[k]].tolist()) for k in order))[:SHOWN]

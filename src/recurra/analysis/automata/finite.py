@@ -1,0 +1,186 @@
+"""Finite state machines: run, made as small as they can be, compared. Moore machines speak in states, Mealy machines on ways.
+
+A machine need not be complete: where a symbol leads nowhere that is known, the next state is −1.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from recurra.errors import OptionError
+from recurra.types import Int
+
+
+@dataclass(frozen=True)
+class Machine(ABC):
+    """States and ways between them. State 0 is the first.
+
+    - `symbols`: what is read, by name. `after`: by state and symbol the next state, or −1.
+    """
+
+    symbols: tuple[str, ...]
+    after: tuple[tuple[int, ...], ...]
+
+    @abstractmethod
+    def voice(self, state: int) -> Hashable:
+        """What a state says for itself, apart from where it leads."""
+
+    @abstractmethod
+    def taken(self, order: Sequence[int], after: tuple[tuple[int, ...], ...]) -> Self:
+        """The machine that has these states alone, with other ways between them."""
+
+    @abstractmethod
+    def differs(self, state: int, other: Self, its: int) -> int | None:
+        """−1 if two states say different things, the first symbol on which their answers differ, or `None`."""
+
+    @property
+    def is_complete(self) -> bool:
+        return all(then >= 0 for row in self.after for then in row)
+
+    @property
+    def size(self) -> int:
+        return len(self.after)
+
+    def walk(self, strings: Int[Tensor, "N T"]) -> Int[Tensor, "N T1"]:
+        """The state before the first symbol and after each one; −1 from where it is lost."""
+        table = torch.tensor([*self.after, (-1,) * len(self.symbols)])  # the last row is −1's own
+        states = torch.zeros(len(strings), strings.shape[1] + 1, dtype=torch.int64)
+        for t, column in enumerate(strings.unbind(1)):
+            states[:, t + 1] = table[states[:, t], column]
+        return states
+
+    def minimised(self) -> Self:
+        """The smallest machine that behaves alike, its states in the order in which symbols lead to them.
+
+        Classes are split until every state of a class leads to the same classes (Moore 1956). A state is not merged with
+        one that leads somewhere where it leads nowhere.
+        """
+        reached = self.reached()
+        classes = _numbered([self.voice(state) for state in reached])
+        while True:
+            place = dict(zip(reached, classes, strict=True)) | {-1: -1}
+            finer = _numbered([(place[state], *(place[then] for then in self.after[state])) for state in reached])
+            if max(finer) == max(classes):
+                break
+            classes = finer
+        first = {place[state]: state for state in reversed(reached)}  # of each class the state that is reached first
+        order = [first[k] for k in range(len(first))]
+        return self.taken(order, tuple(tuple(place[then] for then in self.after[state]) for state in order))
+
+    def started(self, state: int) -> Self:
+        """The machine that begins in another state, as small as it can be."""
+        order = [state, *(k for k in range(self.size) if k != state)]
+        place = {old: new for new, old in enumerate(order)} | {-1: -1}
+        return self.taken(order, tuple(tuple(place[then] for then in self.after[old]) for old in order)).minimised()
+
+    def reached(self) -> list[int]:
+        """The states that symbols lead to, in the order in which they do: breadth first."""
+        found = [0]
+        for state in found:  # it grows while it is read
+            found += [then for then in dict.fromkeys(self.after[state]) if then >= 0 and then not in found]
+        return found
+
+    def difference(self, other: Self) -> tuple[int, ...] | None:
+        """The shortest string after which the two say different things; `None` if there is none where both know the way."""
+        if self.symbols != other.symbols:
+            raise OptionError(f"machines that read {self.symbols} and {other.symbols} cannot be compared.")
+        waiting: list[tuple[int, int, tuple[int, ...]]] = [(0, 0, ())]
+        seen = {(0, 0)}
+        for mine, its, string in waiting:  # it grows while it is read
+            at = self.differs(mine, other, its)
+            if at is not None:
+                return string if at < 0 else (*string, at)
+            for k, (then, there) in enumerate(zip(self.after[mine], other.after[its], strict=True)):
+                if then >= 0 and there >= 0 and (then, there) not in seen:
+                    seen.add((then, there))
+                    waiting.append((then, there, (*string, k)))
+        return None
+
+    def access(self) -> dict[int, tuple[int, ...]]:
+        """The shortest string to each state that there is one to."""
+        found: dict[int, tuple[int, ...]] = {0: ()}
+        for state in self.reached():
+            for k, then in enumerate(self.after[state]):
+                if then >= 0:
+                    found.setdefault(then, (*found[state], k))
+        return found
+
+    def spell(self, string: Sequence[int]) -> str:
+        """A string in words; ε if it is empty."""
+        names = [self.symbols[k] for k in string]
+        return ("" if all(len(name) == 1 for name in names) else " ").join(names) or "ε"
+
+
+@dataclass(frozen=True)
+class Moore(Machine):
+    """`says`: what it says in each state. The first may say nothing (`None`): then it is merged with one that leads alike.
+
+    ```python
+    odd = Moore(("0", "1"), ((0, 1), (1, 0)), ("even", "odd"))
+    odd.minimised().size                                     # 2
+    odd.difference(Moore(("0", "1"), ((0, 0),), ("even",)))     # (1,): after 1 it says odd
+    ```
+    """
+
+    says: tuple[str | None, ...]
+
+    def voice(self, state: int) -> Hashable:
+        return self.says[state]
+
+    def taken(self, order: Sequence[int], after: tuple[tuple[int, ...], ...]) -> Self:
+        return replace(self, after=after, says=tuple(self.says[state] for state in order))
+
+    def differs(self, state: int, other: Self, its: int) -> int | None:
+        said, there = self.says[state], other.says[its]
+        return -1 if said is not None and there is not None and said != there else None
+
+    def minimised(self) -> Self:
+        small = super().minimised()
+        if small.says[0] is not None or any(0 in row for row in small.after):
+            return small
+        for state in range(1, small.size):
+            pairs = zip(small.after[0], small.after[state], strict=True)
+            if all(mine in (then, -1) for mine, then in pairs):
+                return small.started(state)
+        return small
+
+    def answers(self) -> Mealy:
+        """The Mealy machine that answers each symbol with what is said after it; it may be smaller."""
+        said = [[self.says[then] if then >= 0 else None for then in row] for row in self.after]
+        return Mealy(self.symbols, self.after, tuple(tuple(row) for row in said)).minimised()
+
+    def to_json(self) -> dict[str, Any]:
+        return {"symbols": list(self.symbols), "says": list(self.says), "after": [list(row) for row in self.after]}
+
+
+@dataclass(frozen=True)
+class Mealy(Machine):
+    """`says`: what it answers, by state and symbol; `None` where it leads nowhere that is known."""
+
+    says: tuple[tuple[str | None, ...], ...]
+
+    def voice(self, state: int) -> Hashable:
+        return self.says[state]
+
+    def taken(self, order: Sequence[int], after: tuple[tuple[int, ...], ...]) -> Self:
+        return replace(self, after=after, says=tuple(self.says[state] for state in order))
+
+    def differs(self, state: int, other: Self, its: int) -> int | None:
+        pairs = enumerate(zip(self.says[state], other.says[its], strict=True))
+        return next((k for k, (said, there) in pairs if None not in (said, there) and said != there), None)
+
+    def to_json(self) -> dict[str, Any]:
+        said = [list(row) for row in self.says]
+        return {"symbols": list(self.symbols), "says": said, "after": [list(row) for row in self.after]}
+
+
+def _numbered(values: Sequence[Hashable]) -> list[int]:
+    """Equal values get equal numbers, in the order in which they first come."""
+    known: dict[Hashable, int] = {}
+    return [known.setdefault(value, len(known)) for value in values]

@@ -1,0 +1,109 @@
+"""A network as something that reads symbols: its state after each, and which class it names there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from recurra.analysis.automata.finite import Moore
+from recurra.analysis.jacobians import StepMap
+from recurra.layers.recurrent import Recurrent
+from recurra.types import Float, Int
+
+
+class Reading:
+    """What an automaton is extracted from.
+
+    - `layer`, `x`: the recurrent layers, and the vector `[K, D]` of each of the K symbols that they read.
+    - `readout`: outputs of the last layer to the scores of classes; only the first so many count as there are `classes`.
+    - `draw`: a count and a seed to strings `[N, T]`, as the network met them in training; `draw_test`: as it is judged by.
+      None: strings of `length` symbols that the network draws itself, as a language model does: its classes are what comes
+      next.
+    - `opening`: symbols, by number in `x`, that are read before every string; they are not in `symbols`. Without any, the
+      network says nothing before its first symbol.
+    - `truth`: the machine that it should be, where that is known. It is compared with, never learned from.
+    """
+
+    def __init__(
+        self,
+        layer: Recurrent,
+        x: Float[Tensor, "K D"],
+        readout: Callable[[Tensor], Tensor],
+        symbols: Sequence[str],
+        classes: Sequence[str],
+        draw: Callable[[int, int], Int[Tensor, "N T"]] | None = None,
+        *,
+        draw_test: Callable[[int, int], Int[Tensor, "N T"]] | None = None,
+        opening: Sequence[int] = (),
+        length: int = 100,
+        truth: Moore | None = None,
+    ):
+        self.x, self.readout = x.detach(), readout
+        self.symbols, self.classes, self.truth = tuple(symbols), tuple(classes), truth
+        self.is_language, self.length = draw is None, length
+        self.draw = draw or self.sample
+        self.draw_test = draw_test or self.draw
+        self.layer, self.F = layer, StepMap(layer, x.dtype)
+        self.speaks_first = len(opening) > 0
+        s = self.F.pack(layer.initial_state(1)).detach()
+        for symbol in opening:
+            s = self.step(s, torch.tensor([symbol]))
+        self.start = s[0]
+
+    @torch.no_grad()
+    def step(self, s: Float[Tensor, "N S"], symbol: Int[Tensor, " N"]) -> Float[Tensor, "N S"]:
+        """The state after one more symbol."""
+        return self.F(s, self.x[symbol])
+
+    @torch.no_grad()
+    def scores(self, s: Float[Tensor, "N S"]) -> Float[Tensor, "N C"]:
+        scores: Tensor = self.readout(self.F.outputs(s))
+        return scores[..., : len(self.classes)]
+
+    def says(self, s: Float[Tensor, "N S"]) -> Int[Tensor, " N"]:
+        """The number of the class that is named in each state."""
+        return self.scores(s).argmax(-1)
+
+    def sample(self, count: int, seed: int) -> Int[Tensor, "N T"]:
+        """Strings of symbols that the network draws itself."""
+        random = torch.Generator().manual_seed(seed)
+        s, drawn = self.start.expand(count, -1), []
+        for _ in range(self.length):
+            chances = self.scores(s)[:, : len(self.symbols)].softmax(-1)
+            drawn.append(torch.multinomial(chances, 1, generator=random)[:, 0])
+            s = self.step(s, drawn[-1])
+        return torch.stack(drawn, dim=1)
+
+    def visit(self, strings: Int[Tensor, "N T"]) -> Float[Tensor, "N T1 S"]:
+        """The state before the first symbol and after each."""
+        states = [self.start.expand(len(strings), -1)]
+        for column in strings.unbind(1):
+            states.append(self.step(states[-1], column))
+        return torch.stack(states, dim=1)
+
+    def listen(self, strings: Int[Tensor, "N T"]) -> Int[Tensor, "N T1"]:
+        """The class that is named before the first symbol and after each; −1 where nothing is said."""
+        s = self.start.expand(len(strings), -1)
+        said = [self.says(s) if self.speaks_first else torch.full((len(s),), -1)]
+        for column in strings.unbind(1):
+            s = self.step(s, column)
+            said.append(self.says(s))
+        return torch.stack(said, dim=1)
+
+    def after(self, s: Float[Tensor, "N S"], string: Sequence[int]) -> Int[Tensor, " N"]:
+        """The class that is named when a string follows each state."""
+        for symbol in string:
+            s = self.step(s, torch.full((len(s),), symbol))
+        return self.says(s)
+
+    def make_machine(self, after: Sequence[Sequence[int]], says: Sequence[int]) -> Moore:
+        """A machine over this network's symbols and classes, as small as it can be; −1: nothing is said."""
+        names = tuple(self.classes[k] if k >= 0 else None for k in says)
+        return Moore(self.symbols, tuple(tuple(row) for row in after), names).minimised()
+
+    def spoken(self, machine: Moore, strings: Int[Tensor, "N T"]) -> Int[Tensor, "N T1"]:
+        """What a machine says, in the network's numbers; −1 where it says nothing or is lost."""
+        numbers = torch.tensor([-1 if name is None else self.classes.index(name) for name in machine.says] + [-1])
+        return numbers[machine.walk(strings)]

@@ -1,0 +1,62 @@
+"""The finite state machine in the network, for networks that read symbols and name a class after each."""
+
+from __future__ import annotations
+
+import base64
+
+from recurra.analysis.automata.drawing import to_svg
+from recurra.analysis.automata.extraction import Extraction, extract
+from recurra.errors import OptionError
+from recurra.report.page import Figure, Section, escape, table
+from recurra.report.subject import Subject
+
+STRINGS, SCORED, MOST = 200, 2000, 32
+"""Strings to build and to choose on, strings to score on, and states at most: what a look takes."""
+DRAWN = 24
+"""Machines of more states are not drawn: nobody would follow their ways."""
+
+
+def automaton_section(subject: Subject) -> Section | None:
+    try:
+        reading = subject.experiment.reading(subject.model)
+    except OptionError:  # it names no classes, or reads no symbols
+        return None
+    if reading.is_language:
+        return None
+    found = extract(reading, "quotient", count=STRINGS, scored=SCORED, most=MOST)
+    machine, command = found.machine, subject.command("automaton RUN")
+    figures = [
+        Figure(
+            _curve(found),
+            "How often a machine of so many states says what the network says; the arrow marks the one that was chosen.",
+            f"Chosen as {found.why}, on strings apart from those that score; states are clusters of visited states.",
+            command,
+        )
+    ]
+    if machine.size <= DRAWN:
+        drawn = base64.b64encode(to_svg(machine).encode()).decode()
+        alt = escape(f"A machine of {machine.size} states with the ways between them.")
+        figures.append(
+            Figure(
+                f'<img src="data:image/svg+xml;base64,{drawn}" alt="{alt}">',
+                f"The machine: {machine.size} states, and where each symbol leads from each.",
+                "It is almost, not exactly, the network: ways that no string took are not known.",
+                command.replace("automaton", "automaton --svg machine.svg"),
+            )
+        )
+    truth = "" if found.chosen.truth is None else f" and {found.chosen.truth:.2%} as is true"
+    lead = f"As a finite machine it takes {machine.size} states, which say {found.chosen.network:.2%} as the network{truth}."
+    return Section("Automaton", figures, lead)
+
+
+def _curve(found: Extraction) -> str:
+    columns = ["states", "as the network", *(["as is true"] if found.truth else [])]
+    rows = [
+        [
+            f"{point.states}{' ←' if point is found.chosen else ''}",
+            f"{point.network:.2%}",
+            *([] if point.truth is None else [f"{point.truth:.2%}"]),
+        ]
+        for point in found.curve
+    ]
+    return table(columns, rows)
