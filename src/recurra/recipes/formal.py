@@ -141,7 +141,8 @@ class Formal(Experiment[LanguageModel]):
         language = self.language
         strings, classes, _ = language.draw(SHOWN, self.recipe.data.length, TEST + self.recipe.seed, exactly=True)
         with judging(model):
-            said = model(strings.to(model.output.weight.device))[0].cpu().argmax(-1)
+            logits = model(strings.to(model.output.weight.device))[0].cpu()
+        said = logits[..., : len(language.classes)].argmax(-1)
         rows = [
             ("".join(language.symbols[k] for k in string[1:].tolist()), *(language.classes[int(c[-1])] for c in both))
             for string, *both in zip(strings, said, classes, strict=True)
