@@ -10,19 +10,10 @@ from dataclasses import dataclass, field
 
 from recurra.cells.graph import Node
 from recurra.engines.fused.stages import Pass, Place, Plan, Product, Program
-from recurra.engines.fused.writer import Writer, like_a_macro
+from recurra.engines.fused.writer import ARITHMETIC, Writer, like_a_macro
 
 _FORMS = {
-    "add": "({} + {})",
-    "subtract": "({} - {})",
-    "multiply": "({} * {})",
-    "divide": "({} / {})",
-    "negate": "(-{})",
-    "less": "({} < {})",
-    "less_equal": "({} <= {})",
-    "equal": "({} == {})",
-    "and": "({} & {})",
-    "or": "({} | {})",
+    **ARITHMETIC,
     "not": "(~{})",
     "where": "select({}, {}, {})",
     "abs": "absolute({})",

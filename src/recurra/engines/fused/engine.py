@@ -17,9 +17,8 @@ from recurra.engines.fused.build import find_compiler
 from recurra.engines.fused.kernels import Kernel, kernel
 from recurra.engines.fused.memory import Buffer
 from recurra.engines.fused.products import REALS, gather, threads_for, times, with_contiguous_rows
-from recurra.engines.fused.sequence import final_values, recurrent_gradient
+from recurra.engines.fused.sequence import arriving_gradients, final_values, recurrent_gradient
 from recurra.engines.protocol import YES, Answer, Run, Weights, no
-from recurra.errors import EngineError
 from recurra.types import Float, Int, Shape
 
 
@@ -137,19 +136,13 @@ class _Sequence(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            raise EngineError(
-                "engine 'fused' has no second derivatives (create_graph=True). Use engine='eager' for them."
-            )
         task: _Task = ctx.task
         made, (T, B, H), threads = task.kernel, ctx.sizes, ctx.threads
         plan, graph = made.plan, made.plan.graph
         x, W, b, U, tape, *rest = ctx.saved_tensors
         units, states = rest[: len(task.units)], rest[len(task.units) :]
         S = len(states)
-        given = list(grads[:S]) if task.record else [grads[0], *[None] * (S - 1)]
-        arriving = [None if grad is None else with_contiguous_rows(grad) for grad in given]
-        final = [None if grad is None else grad.contiguous() for grad in grads[len(grads) - S :]]
+        arriving, final = arriving_gradients(grads, S, record=task.record)
 
         lent = Buffer(T * B * plan.gradients * H, x.dtype)
         gradient = lent.data.view(T, B, plan.gradients * H)

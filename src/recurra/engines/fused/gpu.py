@@ -18,8 +18,7 @@ from torch import Tensor
 from recurra.cells.graph import Graph, block
 from recurra.cells.notation import Cell
 from recurra.engines.fused.build import cache_folder
-from recurra.engines.fused.products import with_contiguous_rows
-from recurra.engines.fused.sequence import final_values, recurrent_gradient
+from recurra.engines.fused.sequence import arriving_gradients, final_values, recurrent_gradient
 from recurra.engines.fused.stages import Plan, plan
 from recurra.engines.fused.tiles import choose_tiles, lanes_at_once, multiprocessors
 from recurra.engines.fused.triton import TYPES, Source, Tiles, emit_backward, emit_forward, padded, state_argument
@@ -208,10 +207,6 @@ class Sequence(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            raise EngineError(
-                "engine 'fused' has no second derivatives (create_graph=True). Use engine='eager' for them."
-            )
         task: Task = ctx.task
         T, B, H = ctx.sizes
         made, graph = task.plan, task.graph
@@ -219,9 +214,7 @@ class Sequence(torch.autograd.Function):
         units, states = rest[: len(task.units)], rest[len(task.units) :]
         S, device = len(states), x.device
         _, tiles = task.tiles
-        given = list(grads[:S]) if task.record else [grads[0], *[None] * (S - 1)]
-        arriving = [None if grad is None else with_contiguous_rows(grad) for grad in given]
-        final = [None if grad is None else grad.contiguous() for grad in grads[len(grads) - S :]]
+        arriving, final = arriving_gradients(grads, S, record=task.record)
 
         gradient = unwritten(T, B, made.gradients * H, dtype=task.dtype, device=device)
         sums = torch.empty(-(-B // tiles.lanes), len(made.accumulated), H, device=device)

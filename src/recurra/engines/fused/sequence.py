@@ -7,7 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from recurra.engines.fused.products import with_contiguous_rows
 from recurra.engines.fused.stages import Plan
+from recurra.errors import EngineError
+
+
+def arriving_gradients(
+    grads: Sequence[Tensor | None], states: int, *, record: bool
+) -> tuple[list[Tensor | None], list[Tensor | None]]:
+    """What arrives at each state, at every step and at its end; without `record` only the first state's steps were given out."""
+    if torch.is_grad_enabled():
+        raise EngineError("engine 'fused' has no second derivatives (create_graph=True). Use engine='eager' for them.")
+    given = grads[:states] if record else [grads[0], *[None] * (states - 1)]
+    arriving = [None if grad is None else with_contiguous_rows(grad) for grad in given]
+    return arriving, [None if grad is None else grad.contiguous() for grad in grads[len(grads) - states :]]
 
 
 def final_values(state: Tensor, T: int, lengths: Tensor | None) -> Tensor:

@@ -12,22 +12,14 @@ from dataclasses import dataclass
 
 from recurra.cells.graph import Node
 from recurra.engines.fused.stages import Place, Plan, Product, Program
-from recurra.engines.fused.writer import Writer
+from recurra.engines.fused.writer import ARITHMETIC, Writer
 
 _FORMS = {
-    "add": "({} + {})",
-    "subtract": "({} - {})",
-    "multiply": "({} * {})",
-    "divide": "({} / {})",
-    "negate": "(-{})",
-    "less": "({} < {})",
-    "less_equal": "({} <= {})",
-    "equal": "({} == {})",
-    "and": "({} & {})",
-    "or": "({} | {})",
+    **ARITHMETIC,
     "not": "({} == 0)",
+    **{name: f"tl.{name}({{}})" for name in ("abs", "cos", "erf", "exp", "floor", "log", "sin")},
+    "sqrt": "tl.sqrt_rn({})",
     "where": "tl.where({}, {}, {})",
-    "abs": "absolute({})",
     "power": "power(zero + {}, zero + {})",  # numbers become tiles: functions take nothing else
     "minimum": "minimum(zero + {}, zero + {})",
     "maximum": "maximum(zero + {}, zero + {})",
@@ -36,21 +28,20 @@ _FORMS = {
 }
 _FUNCTIONS = (
     *(
-        "absolute",
         "clamp",
-        "cos",
-        "erf",
-        "exp",
-        "floor",
         "laid_out",
-        "log",
         "maximum",
         "minimum",
         "peek",
         "power",
         "put",
+        "relu",
+        "remainder",
+        "sigmoid",
+        "sign",
+        "softplus",
     ),
-    *("relu", "remainder", "sigmoid", "sign", "sin", "softplus", "sqrt", "tanh", "wait"),
+    *("tanh", "wait"),
 )
 _RESERVED = frozenset(
     f"""

@@ -41,41 +41,6 @@ def laid_out(v):
 
 
 @triton.jit
-def exp(v):
-    return tl.exp(v)
-
-
-@triton.jit
-def log(v):
-    return tl.log(v)
-
-
-@triton.jit
-def sqrt(v):
-    return tl.sqrt_rn(v)
-
-
-@triton.jit
-def sin(v):
-    return tl.sin(v)
-
-
-@triton.jit
-def cos(v):
-    return tl.cos(v)
-
-
-@triton.jit
-def erf(v):
-    return tl.erf(v)
-
-
-@triton.jit
-def floor(v):
-    return tl.floor(v)
-
-
-@triton.jit
 def sigmoid(v):
     return 1.0 / (1.0 + tl.exp(-v))
 
@@ -108,11 +73,6 @@ def log1p(v):
 @triton.jit
 def sign(v):
     return tl.where(v > 0.0, 1.0, tl.where(v < 0.0, -1.0, v))
-
-
-@triton.jit
-def absolute(v):
-    return tl.abs(v)
 
 
 @triton.jit

@@ -7,6 +7,19 @@ from collections.abc import Iterable, Mapping
 
 from recurra.cells.graph import Node
 
+ARITHMETIC = {
+    "add": "({} + {})",
+    "subtract": "({} - {})",
+    "multiply": "({} * {})",
+    "divide": "({} / {})",
+    "negate": "(-{})",
+    "less": "({} < {})",
+    "less_equal": "({} <= {})",
+    "equal": "({} == {})",
+    "and": "({} & {})",
+    "or": "({} | {})",
+}
+"""Operations that every language writes alike; one that has no form is a function of its name."""
 _PREFIXES = {"drive": "x_", "adjoint": "d_", "product": "u_", "back": "back_", "parameter": "", "noise": ""}
 
 
