@@ -16,8 +16,7 @@ from recurra.recipes.catalogue import begin, find_recipe
 from recurra.recipes.memory import Memory
 from recurra.recipes.reader import override
 
-# the recipe's own seed; with others some memories have several attractors, so that the match is not one to one
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("seed", [0])]
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("seed", [0, 1, 3])]  # with seed 2 one memory has two attractors
 
 
 class Trained:

@@ -354,10 +354,11 @@ PRESETS: dict[str, Preset] = {
             data=MemoryData(task="washing-machine", length=100),
             model=StepModel(cell="elman", hidden_size=64, embedding_size=16),
             training=Training(
-                steps=6000,
+                steps=9000,
                 batch_size=64,
                 truncation="none",
                 clip_norm=0.1,
+                l2=0.07,
                 validate_every=1000,
                 save_every=1000,
             ),
