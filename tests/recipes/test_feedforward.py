@@ -256,7 +256,7 @@ class TestRefusals:
     def test_what_a_classifier_is_not_asked(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["train", "feedforward", *SMALL, "--out", "run"]) == 0
         assert "no language model" in refused(["sample", "run"], capsys)
-        assert "not for it" in refused(["explain", "run"], capsys)
+        assert "not for it" in refused(["explain", "run", "--gradients"], capsys)
         assert "for language models" in refused(["evaluate", "run", "--window", "3"], capsys)
         with pytest.raises(OptionError, match="for language models"):
             experiment(*SMALL).judge(experiment(*SMALL).make_model(), Question(dynamic=0.1))

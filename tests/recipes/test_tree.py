@@ -97,7 +97,7 @@ class TestAPersonsOwnTrees:
     def test_from_end_to_end(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         more = ["training.steps=80", "training.learning_rate=0.02", "training.validate_every=40"]
         assert run(["train", "tree", "data.path=trees.txt", *SMALL, *more, "--out", "run"]) == 0
-        assert "recurra evaluate run   recurra train --resume run" in capsys.readouterr().err
+        assert "recurra evaluate run   recurra explain run   recurra train --resume run" in capsys.readouterr().err
         assert run(["evaluate", "run", "--json"]) == 0
         network, guess = json.loads(capsys.readouterr().out)["scores"].values()
         assert network["accuracy"] > guess["accuracy"] + 0.1
@@ -110,7 +110,7 @@ class TestAPersonsOwnTrees:
         assert run(["evaluate", "run", "--data", "other.txt", "--no-baselines", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["tokens"] == 4
         assert "no language model" in refused(["sample", "run"], capsys)
-        assert "not for it" in refused(["explain", "run"], capsys)
+        assert "not for it" in refused(["explain", "run", "--gradients"], capsys)
 
     @pytest.mark.parametrize("composition", ["sum", "plain", "child-sum", "n-ary"])
     def test_every_composition(self, here: Path, composition: str, capsys: pytest.CaptureFixture[str]) -> None:
