@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import tempfile
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -156,7 +157,9 @@ def call(task: Task, function: str, tiles: Tiles, arguments: dict[str, Any]) -> 
     grid = (tiles.programs, -(-arguments["B"] // tiles.lanes))
     together = {"launch_cooperative_grid": True} if tiles.programs > 1 and not tiles.alone else {}
     values = [arguments[name] for name in source.arguments]
-    kernel[grid](*values, num_warps=tiles.warps, num_stages=1, **together)
+    device = arguments["tape"].device
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():  # Triton launches on the current one
+        kernel[grid](*values, num_warps=tiles.warps, num_stages=1, **together)
 
 
 def unwritten(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -77,8 +77,9 @@ def _choose(program: Program, B: int, H: int, held: int, sms: int, split: int) -
 
 
 def _lanes(B: int, programs: int, sms: int) -> int:
-    """The fewest lanes a program with which one launch takes the batch."""
+    """The fewest lanes a program with which one launch takes the batch, but no more than 32: with 64 Triton takes the warp-group
+    matrix instructions, and its assembler (ptxas 12.8) makes wrong shared-memory addresses of two such products."""
     lanes = LANES
-    while lanes < 64 and lanes * (sms // programs) < B:
+    while lanes < 32 and lanes * (sms // programs) < B:
         lanes *= 2
     return lanes

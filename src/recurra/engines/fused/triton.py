@@ -358,7 +358,10 @@ class _Kernel:
             return [f"mean_{number} = ({whole} / H)[:, None]"]
         P = self.tiles.programs
         at = f"means + ((step * {self.program.means} + {number}) * {P} + {{}}) * B + {{}}"
-        others = f"tl.arange(0, {padded(P)})[:, None]"
+        rows = padded(
+            max(P, 32 * self.tiles.warps // self.tiles.lanes)
+        )  # a number for each thread: none waits for a copy
+        others = f"tl.arange(0, {rows})[:, None]"
         parts = f"wait({at.format(others, 'lanes[None, :]')}, ({others} < {P}) & (lanes < B)[None, :], 0xffffffff)"
         return [
             f"put({at.format('tl.program_id(0)', 'lanes')}, {whole}, lanes < B, tl.float32, 0xffffffff)",
