@@ -10,7 +10,7 @@ import recurra
 
 SOURCE = Path(recurra.__file__).parent
 ORDER = (
-    ("types", "errors"),
+    ("threads", "types", "errors"),
     ("data",),
     ("cells",),
     ("engines",),

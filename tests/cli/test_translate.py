@@ -144,7 +144,7 @@ class TestRefused:
         assert run(["train", "flip-flop", *small, "data.length=4", "--out", out]) == 0
         assert "its recipe is flip-flop" in refused(["translate", out, "1+2"], capsys)
         assert "its recipe is addition" in refused(["sample", "run"], capsys)
-        assert "recurra translate --attention" in refused(["explain", "run"], capsys)
+        assert "recurra translate --attention" in refused(["explain", "run", "--gradients"], capsys)
 
     def test_without_attention_or_lengths(self, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         out = str(tmp_path / "state")
