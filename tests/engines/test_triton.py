@@ -14,10 +14,11 @@ from recurra import CATALOGUE, Recurrent, cell, sqrt, tanh
 from recurra.cells.notation import Cell
 from recurra.engines.choose import ENGINES, choose, order
 from recurra.engines.fused import gpu
+from recurra.engines.fused.sequence import as_run, whole_masks
 from recurra.engines.fused.stages import plan
 from recurra.engines.fused.tiles import choose_tiles, lanes_at_once
 from recurra.engines.fused.triton import Tiles, emit_backward, emit_forward
-from recurra.engines.protocol import YES, Run
+from recurra.engines.protocol import YES
 from recurra.types import Shape
 from tests.engines.fused_helpers import banded, crossed, echo, tower
 from tests.helpers import CELLS, B, D, compare_engines, make_layer, random_state, run_all
@@ -47,13 +48,10 @@ class Cut:
         return YES
 
     def run(self, cell: Cell, weights, x, initial, lengths, *, record=False):
-        size = initial[0].shape[-1]
-        masks = {name: mask.expand(*mask.shape[:2], size).contiguous() for name, mask in weights.noise.items()}
-        both = (self.tiles, self.tiles)
+        masks, both = whole_masks(weights, initial[0].shape[-1]), (self.tiles, self.tiles)
         task = gpu.Task(cell.graph, tuple(weights.units), masks, lengths, record, torch.float32, both)
         results = gpu.Sequence.apply(task, x, weights.W, weights.b, weights.U, *weights.units.values(), *initial)
-        states = results[: len(initial)] if record else results[:1]
-        return Run(results[0], tuple(results[len(states) :]), tuple(states) if record else None)
+        return as_run(results, len(initial), record=record)
 
 
 @pytest.fixture

@@ -17,7 +17,14 @@ from recurra.engines.fused.build import find_compiler
 from recurra.engines.fused.kernels import Kernel, kernel
 from recurra.engines.fused.memory import Buffer
 from recurra.engines.fused.products import REALS, gather, threads_for, times, with_contiguous_rows
-from recurra.engines.fused.sequence import arriving_gradients, final_values, recurrent_gradient
+from recurra.engines.fused.sequence import (
+    arriving_gradients,
+    as_run,
+    final_values,
+    mask_arguments,
+    recurrent_gradient,
+    whole_masks,
+)
 from recurra.engines.protocol import YES, Answer, Run, Weights, no
 from recurra.types import Float, Int, Shape
 
@@ -56,13 +63,11 @@ class Fused:
         with plain:
             # a copy: the kernel reads neighbours in memory, and the caller may change his before the backward run
             kept = None if lengths is None else lengths.clone(memory_format=torch.contiguous_format)
-            task = _Task(made, names, _masks(weights, initial[0].shape[-1]), kept, record)
+            task = _Task(made, names, whole_masks(weights, initial[0].shape[-1]), kept, record)
             results = _Sequence.apply(  # type: ignore[no-untyped-call]
                 task, x.to(weights.W.dtype), weights.W, weights.b, weights.U, *weights.units.values(), *initial
             )
-        S = len(initial)
-        states = results[:S] if record else (results[0],)
-        return Run(results[0], tuple(results[len(states) :]), tuple(states) if record else None)
+        return as_run(results, len(initial), record=record)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,22 +81,8 @@ class _Task:
     record: bool
 
     def common(self, T: int, B: int, H: int, threads: int) -> dict[str, Tensor | int | None]:
-        arguments: dict[str, Tensor | int | None] = {
-            "T": T,
-            "B": B,
-            "H": H,
-            "threads": threads,
-            "lengths": self.lengths,
-        }
-        for name, mask in self.masks.items():
-            arguments[f"n_{name}"] = mask
-            arguments[f"n_{name}_step"] = mask.stride(0) if mask.shape[0] > 1 else 0
-            arguments[f"n_{name}_lane"] = mask.stride(1) if mask.shape[1] > 1 else 0
-        return arguments
-
-
-def _masks(weights: Weights, H: int) -> dict[str, Tensor]:
-    return {name: mask.expand(*mask.shape[:2], H).contiguous() for name, mask in weights.noise.items()}
+        sizes = {"T": T, "B": B, "H": H, "threads": threads, "lengths": self.lengths}
+        return {**sizes, **mask_arguments(self.masks)}
 
 
 class _Sequence(torch.autograd.Function):

@@ -19,10 +19,26 @@ from torch import Tensor
 from recurra.cells.graph import Graph, block
 from recurra.cells.notation import Cell
 from recurra.engines.fused.build import cache_folder
-from recurra.engines.fused.sequence import arriving_gradients, final_values, recurrent_gradient
+from recurra.engines.fused.sequence import (
+    arriving_gradients,
+    as_run,
+    final_values,
+    mask_arguments,
+    recurrent_gradient,
+    whole_masks,
+)
 from recurra.engines.fused.stages import Plan, plan
 from recurra.engines.fused.tiles import choose_tiles, lanes_at_once, multiprocessors
-from recurra.engines.fused.triton import TYPES, Source, Tiles, emit_backward, emit_forward, padded, state_argument
+from recurra.engines.fused.triton import (
+    TYPES,
+    Source,
+    Tiles,
+    emit_backward,
+    emit_forward,
+    exchanged_rows,
+    padded,
+    state_argument,
+)
 from recurra.engines.protocol import YES, Answer, Run, Weights, no
 from recurra.errors import EngineError
 from recurra.types import Float, Int, Shape
@@ -51,12 +67,7 @@ class Task:
         return plan(self.graph)
 
     def common(self, T: int, B: int) -> dict[str, Any]:
-        arguments: dict[str, Any] = {"T": T, "B": B, "nought": 0, "lengths": self.lengths}
-        for name, mask in self.masks.items():
-            arguments[f"n_{name}"] = mask
-            arguments[f"n_{name}_step"] = mask.stride(0) if mask.shape[0] > 1 else 0
-            arguments[f"n_{name}_lane"] = mask.stride(1) if mask.shape[1] > 1 else 0
-        return arguments
+        return {"T": T, "B": B, "nought": 0, "lengths": self.lengths, **mask_arguments(self.masks)}
 
 
 def supports(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> Answer:
@@ -88,7 +99,7 @@ def run(
     (_, B, _), H = x.shape, initial[0].shape[-1]
     tiles = choose_tiles(plan(cell.graph), B, H, dtype.itemsize, x.device)
     most = min(lanes_at_once(each, x.device) or B for each in tiles)
-    masks = {name: mask.expand(*mask.shape[:2], H).contiguous() for name, mask in weights.noise.items()}
+    masks = whole_masks(weights, H)
     pieces = []
     for first in range(0, B, most):
         some = slice(first, first + most)
@@ -109,9 +120,7 @@ def run(
                 )
             )
     results = pieces[0] if len(pieces) == 1 else [torch.cat(parts, 1) for parts in zip(*pieces, strict=True)]
-    S = len(initial)
-    states = tuple(results[:S]) if record else (results[0],)
-    return Run(results[0], tuple(results[len(states) :]), states if record else None)
+    return as_run(results, len(initial), record=record)
 
 
 @lru_cache(maxsize=512)
@@ -197,7 +206,8 @@ class Sequence(torch.autograd.Function):
         for k, group in enumerate(made.groups):
             arguments[f"weights_{k}"] = _side_by_side(block(U, graph.matrices, group.names, H), tiles, task.dtype)
         arguments |= {
-            f"rows_{k}": bits(unwritten(T, B, H, dtype=task.dtype, device=x.device)) for k in range(made.forward.rows)
+            f"rows_{k}": bits(unwritten(T, B, H, dtype=task.dtype, device=x.device))
+            for k in exchanged_rows(made.forward, tiles)
         }
         arguments["means"] = _means(made.forward.means, T, B, tiles, x.device)
         call(task, "forward", tiles, arguments)

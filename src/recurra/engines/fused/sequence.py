@@ -9,7 +9,29 @@ from torch import Tensor
 
 from recurra.engines.fused.products import with_contiguous_rows
 from recurra.engines.fused.stages import Plan
+from recurra.engines.protocol import Run, Weights
 from recurra.errors import EngineError
+
+
+def whole_masks(weights: Weights, H: int) -> dict[str, Tensor]:
+    """The masks of a run with a number for each unit, as kernels read them."""
+    return {name: mask.expand(*mask.shape[:2], H).contiguous() for name, mask in weights.noise.items()}
+
+
+def mask_arguments(masks: Mapping[str, Tensor]) -> dict[str, Tensor | int]:
+    """Each mask with its distances from step to step and from lane to lane; 0 along an axis that it does not have."""
+    arguments: dict[str, Tensor | int] = {}
+    for name, mask in masks.items():
+        arguments[f"n_{name}"] = mask
+        arguments[f"n_{name}_step"] = mask.stride(0) if mask.shape[0] > 1 else 0
+        arguments[f"n_{name}_lane"] = mask.stride(1) if mask.shape[1] > 1 else 0
+    return arguments
+
+
+def as_run(results: Sequence[Tensor], states: int, *, record: bool) -> Run:
+    """What a sequence gave: the values of every state at each step, or of the first alone, then the final values of all."""
+    steps = tuple(results[: states if record else 1])
+    return Run(steps[0], tuple(results[len(steps) :]), steps if record else None)
 
 
 def arriving_gradients(

@@ -7,6 +7,7 @@ and waits for the others' (`triton_runtime`). Elementwise values stay in registe
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -120,6 +121,14 @@ def padded(outputs: int) -> int:
     return 1 << (outputs - 1).bit_length()
 
 
+def exchanged_rows(program: Program, tiles: Tiles) -> list[int]:
+    """The rows between passes that programs hand to one another: those that products read."""
+    if tiles.alone:
+        return []
+    products = (product for each in program.passes for product in each.products)
+    return sorted({product.source.number for product in products if product.source.kind == "row"})
+
+
 class _Writer(Writer):
     """Writes a whole step: what an earlier pass computed is still in registers."""
 
@@ -141,7 +150,7 @@ class _Writer(Writer):
         return f"{name} = {text}"
 
 
-class _Kernel:
+class _Kernel(ABC):
     """What forward and backward have in common."""
 
     name: str
@@ -150,7 +159,7 @@ class _Kernel:
     def __init__(self, plan: Plan, tiles: Tiles, dtype: str, precision: str):
         self.plan, self.graph, self.tiles = plan, plan.graph, tiles
         self.type, width = TYPES[dtype]
-        self.bits, self.unwritten, self.precision = f"tl.uint{width}", hex(2**width - 1), precision
+        self.unwritten, self.precision = hex(2**width - 1), precision
         self.arguments = ["T", "B", "nought", "lengths", "tape"]
         self.arguments += [state_argument(state.name) for state in self.graph.states]
         if self.graph.drives:
@@ -193,14 +202,18 @@ class _Kernel:
                 return f"mean_{place.number}"
         return self.read_other(node, place)
 
+    def depth_of_state(self, name: str) -> int:
+        return next(state.depth for state in self.graph.states if state.name == name)
+
+    @abstractmethod
     def read_other(self, node: Node, place: Place) -> str | None:
-        raise NotImplementedError
+        """What only one of the directions has in memory."""
 
     # -- products ----------------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def row(self, source: Place) -> tuple[str, int]:
         """The address of the first number of the row that a product reads, at `lane`, and the distance between lanes."""
-        raise NotImplementedError
 
     def columns(self, product: Product) -> int:
         """How many outputs for each unit lie side by side in the weights."""
@@ -424,10 +437,9 @@ class _Kernel:
         for k, each in enumerate(self.program.passes):
             writer.index = k
             for product in each.products:
-                lines = self.multiply(product, writer)
-                writer.lines += lines
+                writer.lines.extend(self.multiply(product, writer))  # which may itself have written lines
             for node, place in each.stores:
-                writer.lines += self.store(place, writer.value(node), node)
+                writer.lines += self.store(place, writer.value(node))
         return writer.lines, self.loads()
 
     def loads(self) -> list[str]:
@@ -436,8 +448,9 @@ class _Kernel:
             for name, address in self.ahead.items()
         ]
 
-    def store(self, place: Place, value: str, node: Node) -> list[str]:
-        raise NotImplementedError
+    @abstractmethod
+    def store(self, place: Place, value: str) -> list[str]:
+        """The lines that put a value where it belongs."""
 
 
 def state_argument(name: str) -> str:
@@ -454,16 +467,10 @@ class _Forward(_Kernel):
     def __init__(self, plan: Plan, tiles: Tiles, dtype: str, precision: str):
         super().__init__(plan, tiles, dtype, precision)
         self.program = plan.forward
-        self.rows = sorted(
-            {p.source.number for each in self.program.passes for p in each.products if p.source.kind == "row"}
-        )
-        if not tiles.alone:
-            self.arguments += [f"rows_{k}" for k in self.rows]
-            if self.program.means:
-                self.arguments.append("means")
-
-    def depth_of_state(self, name: str) -> int:
-        return next(state.depth for state in self.graph.states if state.name == name)
+        self.rows = exchanged_rows(self.program, tiles)
+        self.arguments += [f"rows_{k}" for k in self.rows]
+        if self.program.means and not tiles.alone:
+            self.arguments.append("means")
 
     def read_other(self, node: Node, place: Place) -> str | None:
         if place.kind == "state":
@@ -481,12 +488,12 @@ class _Forward(_Kernel):
             return f"{state_argument(source.name)} + (step + {back}) * B * H", H
         return f"rows_{source.number} + step * B * H", H
 
-    def store(self, place: Place, value: str, node: Node) -> list[str]:
+    def store(self, place: Place, value: str) -> list[str]:
         match place.kind:
             case "mean":
                 return self.put_mean(place.number, value)
             case "row":
-                if self.tiles.alone or place.number not in self.rows:
+                if place.number not in self.rows:
                     return []
                 at = f"rows_{place.number} + (step * B + lane) * H + unit"
                 return [f"put({at}, zero + {value}, here, {self.type}, {self.unwritten})"]
@@ -542,9 +549,6 @@ class _Backward(_Kernel):
         self.arguments += [f"argument_{k}" for k in sorted({n for n in plan.arguments if n is not None})]
         if not tiles.alone and self.program.means:
             self.arguments.append("means")
-        self.waited = {
-            p.source.number + b for each in self.program.passes for p in each.products for b in range(p.blocks)
-        }
         self.carried: dict[tuple[str, int], str] = {}
 
     def columns(self, product: Product) -> int:
@@ -557,7 +561,7 @@ class _Backward(_Kernel):
         H = self.tiles.H
         if place.kind in ("state", "next"):
             name = state_argument(place.name)
-            K = next(state.depth for state in self.graph.states if state.name == place.name)
+            K = self.depth_of_state(place.name)
             back = K - place.number if place.kind == "state" else K
             return self.early(f"{place.name}_at_{back}", f"{name} + ((step + {back}) * B + lane) * {H} + unit")
         if place.kind == "adjoint":
@@ -568,7 +572,7 @@ class _Backward(_Kernel):
         width = self.plan.gradients * self.tiles.H
         return f"gradient + step * B * {width} + {source.number * self.tiles.H}", width
 
-    def store(self, place: Place, value: str, node: Node) -> list[str]:
+    def store(self, place: Place, value: str) -> list[str]:
         H = self.tiles.H
         kept = f"tl.where(alive, zero + {value}, 0.0)"
         match place.kind:

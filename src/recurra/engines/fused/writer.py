@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
@@ -23,7 +24,7 @@ ARITHMETIC = {
 _PREFIXES = {"drive": "x_", "adjoint": "d_", "product": "u_", "back": "back_", "parameter": "", "noise": ""}
 
 
-class Writer:
+class Writer(ABC):
     """Subclasses say how a language writes a number, an operation and a line, and which values it reads from memory."""
 
     forms: Mapping[str, str] = {}
@@ -36,15 +37,15 @@ class Writer:
         self.taken: set[str] = set(reserved)
         self.uses: Counter[Node] = Counter()
 
+    @abstractmethod
     def read(self, node: Node) -> str | None:
         """The text that reads a value from memory; None: it is computed."""
-        raise NotImplementedError
 
-    def number(self, value: float) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def number(self, value: float) -> str: ...
 
-    def line(self, node: Node, name: str, text: str) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def line(self, node: Node, name: str, text: str) -> str: ...
 
     def count(self, roots: Iterable[Node]) -> None:
         """How often each value is used."""
