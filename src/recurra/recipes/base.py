@@ -88,6 +88,12 @@ class Recipe:
             raise OptionError("device=cuda was asked for, but torch finds no CUDA device here. Use device=cpu.")
 
 
+def check_shares(valid: float, test: float) -> None:
+    """Refuse shares of the data that leave nothing to train on, or to choose a model by."""
+    if not (0 < valid < 1 and 0 <= test < 1 and valid + test < 1):
+        raise OptionError(f"data.valid={valid} and data.test={test} must leave something to train on.")
+
+
 def check_whole(training: Training, what: str) -> None:
     """Refuse settings of the way through time, where examples are learned as a whole."""
     usual = Training()

@@ -27,7 +27,17 @@ from recurra.models.feedforward import (
     linear_classifier,
     multilayer,
 )
-from recurra.recipes.base import SHOWN, Answer, Examples, Experiment, Preset, Question, Recipe, check_whole
+from recurra.recipes.base import (
+    SHOWN,
+    Answer,
+    Examples,
+    Experiment,
+    Preset,
+    Question,
+    Recipe,
+    check_shares,
+    check_whole,
+)
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, evaluate_whole
 from recurra.training.loop import Trainer, Training
@@ -67,8 +77,7 @@ class FeedforwardData:
             raise OptionError(f"data.count must be at least 2; got {self.count}.")
         if self.noise < 0:
             raise OptionError(f"data.noise must not be negative; got {self.noise}.")
-        if not (0 < self.valid < 1 and 0 <= self.test < 1 and self.valid + self.test < 1):
-            raise OptionError(f"data.valid={self.valid} and data.test={self.test} must leave something to train on.")
+        check_shares(self.valid, self.test)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from recurra.recipes.base import (
     Question,
     Recipe,
     StepModel,
+    check_shares,
     forecast_examples,
 )
 from recurra.training.backtest import Rolling, draw_noise, interval, judge_paths, roll
@@ -63,8 +64,7 @@ class ForecastData:
                 raise OptionError(f"data.{name} must be at least 1; got {getattr(self, name)}.")
         if self.difference < 0:
             raise OptionError(f"data.difference must not be negative; got {self.difference}.")
-        if not (0 < self.valid < 1 and 0 <= self.test < 1 and self.valid + self.test < 1):
-            raise OptionError(f"data.valid={self.valid} and data.test={self.test} must leave something to learn from.")
+        check_shares(self.valid, self.test)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,18 @@ from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.language import LanguageModel
 from recurra.models.markov import Markov, best_markov
 from recurra.models.sampling import Choice, sample
-from recurra.recipes.base import SHOWN, Answer, Examples, Experiment, Preset, Probe, Question, Recipe, StepModel
+from recurra.recipes.base import (
+    SHOWN,
+    Answer,
+    Examples,
+    Experiment,
+    Preset,
+    Probe,
+    Question,
+    Recipe,
+    StepModel,
+    check_shares,
+)
 from recurra.training.distributed import Ranks
 from recurra.training.dynamic_evaluation import evaluate_dynamically
 from recurra.training.evaluation import best_share, evaluate, evaluate_window, log_probabilities, mixed
@@ -55,8 +66,7 @@ class Data:
 
     def check(self) -> None:
         choose_from("data.tokens", self.tokens, ("byte", "char", "word", "bpe"))
-        if not (0 < self.valid < 1 and 0 <= self.test < 1 and self.valid + self.test < 1):
-            raise OptionError(f"data.valid={self.valid} and data.test={self.test} must leave something to train on.")
+        check_shares(self.valid, self.test)
         for name in ("min_count", "max_symbols", "limit"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise OptionError(f"data.{name} must be at least 1; got {getattr(self, name)}.")

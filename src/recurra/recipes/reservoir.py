@@ -24,6 +24,7 @@ from recurra.recipes.base import (
     Probe,
     Question,
     Recipe,
+    check_shares,
     forecast_examples,
 )
 from recurra.runs.checkpoint import Checkpoint, restore_weights
@@ -52,8 +53,7 @@ class SeriesData:
         choose_from("data.task", self.task, (*TO_FORECAST, "narma"))
         if self.length < 1:
             raise OptionError(f"data.length must be at least 1; got {self.length}.")
-        if not (0 < self.valid < 1 and 0 <= self.test < 1 and self.valid + self.test < 1):
-            raise OptionError(f"data.valid={self.valid} and data.test={self.test} must leave something to learn from.")
+        check_shares(self.valid, self.test)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ from recurra.recipes.base import (
     Probe,
     Question,
     Recipe,
+    check_shares,
     check_whole,
 )
 from recurra.training.distributed import Ranks
@@ -73,8 +74,7 @@ class TranslateData:
                 raise OptionError(
                     f"data.task={self.task} makes up its pairs: leave out data.path and data.target_path."
                 )
-        if not (0 < self.valid < 1 and 0 <= self.test < 1 and self.valid + self.test < 1):
-            raise OptionError(f"data.valid={self.valid} and data.test={self.test} must leave something to train on.")
+        check_shares(self.valid, self.test)
         for name in ("count", "min_count", "max_symbols"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise OptionError(f"data.{name} must be at least 1; got {getattr(self, name)}.")

@@ -18,7 +18,17 @@ from recurra.data.trees import LABELS, Tree, TreeVocabulary, build_vocabulary, r
 from recurra.errors import DataError, OptionError, choose_from
 from recurra.layers.tree import BY_POSITION, COMPOSITIONS, OF_CELLS
 from recurra.models.tree import MostFrequent, TreeClassifier
-from recurra.recipes.base import SHOWN, Answer, Examples, Experiment, Preset, Question, Recipe, check_whole
+from recurra.recipes.base import (
+    SHOWN,
+    Answer,
+    Examples,
+    Experiment,
+    Preset,
+    Question,
+    Recipe,
+    check_shares,
+    check_whole,
+)
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, Tally, judging
 from recurra.training.loop import Trainer, Training
@@ -57,8 +67,7 @@ class TreeData:
         for name in ("depth", "count", "min_count"):
             if getattr(self, name) < 1:
                 raise OptionError(f"data.{name} must be at least 1; got {getattr(self, name)}.")
-        if not (0 < self.valid < 1 and 0 <= self.test < 1 and self.valid + self.test < 1):
-            raise OptionError(f"data.valid={self.valid} and data.test={self.test} must leave something to train on.")
+        check_shares(self.valid, self.test)
 
 
 @dataclass(frozen=True)
