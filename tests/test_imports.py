@@ -10,7 +10,7 @@ import recurra
 
 SOURCE = Path(recurra.__file__).parent
 ORDER = (
-    ("threads", "types", "errors"),
+    ("types", "errors"),
     ("data",),
     ("cells",),
     ("engines",),

@@ -1,6 +1,5 @@
 """Recurra: recurrent networks from their equations."""
 
-from recurra import threads as threads  # first: it must run before torch is loaded
 from recurra.cells.catalogue import CATALOGUE, find_cell
 from recurra.cells.graph import Graph
 from recurra.cells.notation import Cell, ago, cell, norm
