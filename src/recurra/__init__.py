@@ -24,7 +24,7 @@ from recurra.cells.operations import (
     tanh,
     where,
 )
-from recurra.cells.parameters import Fixed, Learned, Ramp
+from recurra.cells.parameters import Fixed, Learned, Ramp, Scattered
 from recurra.cells.recurrent_dropout import recurrent_dropout
 from recurra.cells.zoneout import zoneout
 from recurra.errors import CellError, EngineError, OptionError, RecurraError, ShapeError
@@ -47,6 +47,7 @@ __all__ = [
     "Ramp",
     "RecurraError",
     "Recurrent",
+    "Scattered",
     "ShapeError",
     "State",
     "Stepper",

@@ -61,6 +61,18 @@ def orthogonal(x, U, h, p):
     return v.sign() * (v.abs() + p["b"]).clamp(min=0)
 
 
+def lru(x, U, h, a, b, p):
+    wave = torch.exp(torch.complex(-p["fade"].exp(), p["turn"])) * torch.complex(a, b)
+    wave = wave + (1 - torch.exp(-2 * p["fade"].exp())).sqrt() * torch.complex(x["a"], x["b"])
+    o = sigmoid(x["o"])
+    return o * wave.real + (1 - o) * wave.imag, wave.real, wave.imag
+
+
+def rotation(x, U, h, s, p):
+    turned = torch.polar(torch.ones_like(p["turn"]), p["turn"]) * torch.complex(h, s)
+    return turned.real + x["h"], turned.imag + x["s"]
+
+
 FORMULAS = {
     "elman": lambda x, U, h, p: tanh(x["h"] + U["h"](h)),
     "jordan": lambda x, U, y, p: U["y"](tanh(x["h"] + U["h"](y))) + p["b"],
@@ -78,6 +90,9 @@ FORMULAS = {
     "indrnn": lambda x, U, h, p: (x["h"] + p["u"] * h).clamp(min=0),
     "mingru": lambda x, U, h, p: h + sigmoid(x["z"]) * (x["h"] - h),
     "minlstm": minlstm,
+    "lru": lru,
+    "rotation": rotation,
+    "carousel": lambda x, U, h, p: h + sigmoid(4 * x["open"]) * x["h"],
     "antisymmetric": lambda x, U, h, p: h + 0.1 * tanh(x["h"] + U["h"](h) - 0.01 * h),
     "orthogonal": orthogonal,
 }

@@ -62,8 +62,8 @@ def test_nodes_come_after_their_arguments(name):
     assert seen == set(walk(graph.updates))
 
 
-LINEAR = {"mingru", "minlstm", "elman(linear)"}
-DIAGONAL = {"indrnn", "mingru", "minlstm"}
+LINEAR = {"mingru", "minlstm", "carousel", "rotation", "lru", "elman(linear)"}
+DIAGONAL = {"indrnn", "mingru", "minlstm", "carousel", "rotation", "lru"}
 
 
 @pytest.mark.parametrize("name", [*CATALOGUE, "elman(linear)", "elman(relu)", "shared", "toolbox"])

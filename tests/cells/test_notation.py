@@ -24,6 +24,9 @@ GATES = {
     "indrnn": set(),
     "mingru": {"z"},
     "minlstm": {"f", "i"},
+    "carousel": set(),
+    "rotation": set(),
+    "lru": {"o", "r", "scale"},
     "antisymmetric": set(),
     "orthogonal": {"v"},
 }

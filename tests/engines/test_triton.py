@@ -149,12 +149,14 @@ def test_without_a_device_the_engine_says_what_is_missing():
 # -- on a GPU ----------------------------------------------------------------------------------------------------------
 
 LIMITS = {torch.float32: 1e-4, torch.bfloat16: 1e-2, torch.float16: 1e-2}
+LONG = ("lstm", "gru", "leaky", "echo")
+"""Cells that are also compared over 2,048 steps; the plain loop in float64 takes seconds for each."""
 
 
-def errors(layer, x, lengths, dtype):
+def errors(layer, x, lengths, dtype, engine="fused"):
     """‖difference‖ / ‖value‖ of outputs, final states and every gradient, against the plain loop in float64."""
     exact = run_all(copy.deepcopy(layer).double(), x.double(), lengths=lengths, engine="eager")
-    found = run_all(copy.deepcopy(layer).to(dtype), x.to(dtype), lengths=lengths, engine="fused")
+    found = run_all(copy.deepcopy(layer).to(dtype), x.to(dtype), lengths=lengths, engine=engine)
     return {
         name: float((found[name].double() - value.double()).norm() / value.double().norm().clamp(min=1e-3))
         for name, value in exact.items()
@@ -162,20 +164,26 @@ def errors(layer, x, lengths, dtype):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("dtype", LIMITS)
-@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize("dtype", LIMITS, ids=str)
+@pytest.mark.parametrize("name", [*CATALOGUE, *MORE])
 def test_kernels_agree_on_a_gpu(name, dtype):
+    """Within the limit; where numbers of that dtype are too coarse for the plain loop to be, about as good as the loop."""
     torch.manual_seed(0)
-    for batch, T, units, with_lengths in ((5, 65, 47, True), (33, 40, 128, False)):
-        layer = Recurrent(CATALOGUE[name], 12, units - units % 4 if name == "clockwork" else units).cuda()
+    for batch, T, units, with_lengths in ((5, 65, 47, True), (33, 40, 128, False), (3, 2048, 33, True)):
+        size = units - units % 4 if name in ("clockwork", "banded") else units
+        layer = Recurrent({**CATALOGUE, **MORE}[name], 12, size).cuda()
         with torch.no_grad():
             for parameter in layer.parameters():
                 parameter.copy_(parameter.to(dtype))  # what is stored exactly is compared
+        T = T if name in LONG else min(T, 65)
         x = torch.randn(batch, T, 12, device="cuda").to(dtype).float()
         lengths = torch.randint(0, T + 1, (batch,)) if with_lengths else None
         found = errors(layer, x, lengths, dtype)
-        worst = max(found, key=lambda key: found[key])
-        assert found[worst] <= LIMITS[dtype], (batch, T, units, worst, found[worst])
+        beyond = {key: error for key, error in found.items() if not error <= LIMITS[dtype]}
+        if beyond:
+            loop = errors(layer, x, lengths, dtype, "eager")
+            worse = {key: (error, loop[key]) for key, error in beyond.items() if not error <= 1.5 * loop[key]}
+            assert not worse, (batch, T, size, worse)
 
 
 @pytest.mark.gpu
@@ -212,7 +220,7 @@ def test_auto_prefers_kernels_that_keep_their_weights_on_chip():
     small, large = Shape(16, 64, 256, 256), Shape(16, 64, 4096, 4096)
     assert choose("auto", CATALOGUE["lstm"], device, torch.bfloat16, small).name == "fused"
     assert choose("auto", CATALOGUE["lstm"], device, torch.bfloat16, large).name == "vendor"
-    assert choose("auto", CATALOGUE["leaky"], device, torch.bfloat16, large).name == "eager"
-    assert choose("auto", CATALOGUE["gru"], device, torch.bfloat16, small).name == "eager"
+    assert choose("auto", CATALOGUE["leaky"], device, torch.bfloat16, large).name == "fused"
+    assert choose("auto", CATALOGUE["gru"], device, torch.bfloat16, small).name == "fused"
     assert choose("auto", CATALOGUE["leaky"], device, torch.bfloat16, small).name == "fused"
     assert order(CATALOGUE["lstm"], device, torch.bfloat16, small)[0] == "fused"

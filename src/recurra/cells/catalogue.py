@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from recurra.cells.antisymmetric import antisymmetric
+from recurra.cells.carousel import carousel
 from recurra.cells.clockwork import clockwork
 from recurra.cells.deep_transition import deep_transition
 from recurra.cells.delayed import delayed
@@ -18,6 +19,7 @@ from recurra.cells.gru_after import gru_after
 from recurra.cells.indrnn import indrnn
 from recurra.cells.jordan import jordan
 from recurra.cells.leaky import leaky
+from recurra.cells.lru import lru
 from recurra.cells.lstm import lstm
 from recurra.cells.lstm_coupled import lstm_coupled
 from recurra.cells.lstm_norm import lstm_norm
@@ -26,6 +28,7 @@ from recurra.cells.mingru import mingru
 from recurra.cells.minlstm import minlstm
 from recurra.cells.notation import Cell
 from recurra.cells.orthogonal import orthogonal
+from recurra.cells.rotation import rotation
 from recurra.cells.skip import skip
 from recurra.errors import CellError, OptionError, nearest
 
@@ -36,7 +39,7 @@ CATALOGUE: dict[str, Cell] = {
         *(lstm, lstm_peephole, lstm_coupled, lstm_norm),
         *(gru, gru_after),
         *(leaky, skip, delayed, clockwork, deep_transition),
-        *(indrnn, mingru, minlstm),
+        *(indrnn, mingru, minlstm, lru, rotation, carousel),
         *(antisymmetric, orthogonal),
     )
 }

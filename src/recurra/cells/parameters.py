@@ -25,8 +25,23 @@ class Ramp:
         return f"{self.low:g} … {self.high:g}"
 
 
+@dataclass(frozen=True)
+class Scattered(Ramp):
+    """Values between `low` and `high` in an order without pattern: two scattered parameters with other `step`s do not go
+    together, and any few neighbours cover the interval. Multiples of an irrational number, without their whole part."""
+
+    step: float = 0.6180339887498949
+
+    def __call__(self, size: int) -> Tensor:
+        places = torch.remainder((torch.arange(size, dtype=torch.float64) + 0.5) * self.step, 1.0)
+        return self.low + (self.high - self.low) * places
+
+    def __repr__(self) -> str:
+        return f"{self.low:g} … {self.high:g}, scattered"
+
+
 First = float | Sequence[float] | Ramp
-"""A first value: one number for all units, a list (equal groups of units, in order), or a `Ramp`."""
+"""A first value: one number for all units, a list (equal groups of units, in order), a `Ramp`, or `Scattered`."""
 
 
 def spread(value: First, size: int) -> Tensor:

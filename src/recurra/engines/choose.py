@@ -41,14 +41,11 @@ def check_engine_name(name: str) -> str:
 
 
 def order(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> list[str]:
-    """On a GPU `fused` comes first only where its weights stay on chip and one launch of small programs takes the batch, and for
-    cells whose step has one round of products, which is what it has been measured on; everywhere else it must be asked for."""
-    if device.type != "cuda":
+    """On a GPU `fused` comes first where its weights stay on chip and one launch of small programs takes the batch; elsewhere
+    torch's own kernels do, for the cells that they have."""
+    if device.type != "cuda" or is_small(plan(cell.graph), shape.B, shape.H, dtype.itemsize, device):
         return list(ENGINES)
-    made = plan(cell.graph)
-    rounds = sum(bool(each.products) for each in made.forward.passes)
-    first = rounds <= 1 and is_small(made, shape.B, shape.H, dtype.itemsize, device)
-    return ["fused", "vendor", "eager"] if first else ["vendor", "eager", "fused"]
+    return ["vendor", "fused", "eager"]
 
 
 def choose(

@@ -291,9 +291,9 @@ PRESETS: dict[str, Preset] = {
         MemoryRecipe(
             name="long-memory",
             data=MemoryData(task="adding", length=200),
-            model=StepModel(cell="gru", hidden_size=64),
+            model=StepModel(cell="carousel", hidden_size=64),
             training=Training(
-                steps=2000, batch_size=64, truncation="none", learning_rate=5e-3, validate_every=200, save_every=200
+                steps=1000, batch_size=32, truncation="none", learning_rate=5e-3, validate_every=200, save_every=200
             ),
         ),
         "the adding problem: the sum of two numbers far back; data.length says how far",
@@ -302,9 +302,9 @@ PRESETS: dict[str, Preset] = {
         MemoryRecipe(
             name="long-memory-copying",
             data=MemoryData(task="copying", length=100),
-            model=StepModel(cell="orthogonal", hidden_size=128, embedding_size=10),
+            model=StepModel(cell="rotation", hidden_size=128, embedding_size=10),
             training=Training(
-                steps=1000, batch_size=64, truncation="none", learning_rate=3e-3, validate_every=250, save_every=250
+                steps=500, batch_size=16, truncation="none", learning_rate=5e-3, validate_every=100, save_every=100
             ),
         ),
         "copying memory: ten symbols, a wait of data.length steps, and the same symbols again",

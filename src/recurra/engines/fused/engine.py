@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from recurra.cells.graph import block
 from recurra.cells.notation import Cell
 from recurra.engines.fused import gpu
 from recurra.engines.fused.build import find_compiler
+from recurra.engines.fused.fold import fold
 from recurra.engines.fused.kernels import Kernel, kernel
 from recurra.engines.fused.memory import Buffer
 from recurra.engines.fused.products import REALS, gather, threads_for, times, with_contiguous_rows
@@ -55,9 +56,13 @@ class Fused:
         *,
         record: bool = False,
     ) -> Run:
+        folded = fold(cell.graph)
+        graph = folded.graph
+        if folded.made:
+            weights = replace(weights, units=folded.units(weights.units))
         if x.is_cuda:
-            return gpu.run(cell, weights, x, initial, lengths, record=record)
-        made = kernel(cell.graph, weights.W.dtype)
+            return gpu.run(graph, weights, x, initial, lengths, record=record)
+        made = kernel(graph, weights.W.dtype)
         names = tuple(weights.units)
         plain = torch.autocast("cpu", enabled=False) if torch.is_autocast_enabled("cpu") else nullcontext()
         with plain:

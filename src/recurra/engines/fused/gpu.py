@@ -19,6 +19,7 @@ from torch import Tensor
 from recurra.cells.graph import Graph, block
 from recurra.cells.notation import Cell
 from recurra.engines.fused.build import cache_folder
+from recurra.engines.fused.fold import fold
 from recurra.engines.fused.sequence import (
     arriving_gradients,
     as_run,
@@ -86,7 +87,7 @@ def supports(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape)
 
 
 def run(
-    cell: Cell,
+    graph: Graph,
     weights: Weights,
     x: Float[Tensor, "T B D"],
     initial: tuple[Float[Tensor, "_K B H"], ...],
@@ -97,7 +98,7 @@ def run(
     """Under autocast sequences are stored in its dtype, otherwise in that of the weights."""
     dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else weights.W.dtype
     (_, B, _), H = x.shape, initial[0].shape[-1]
-    tiles = choose_tiles(plan(cell.graph), B, H, dtype.itemsize, x.device)
+    tiles = choose_tiles(plan(graph), B, H, dtype.itemsize, x.device)
     most = min(lanes_at_once(each, x.device) or B for each in tiles)
     masks = whole_masks(weights, H)
     pieces = []
@@ -105,7 +106,7 @@ def run(
         some = slice(first, first + most)
         masked = {name: mask[:, some] if mask.shape[1] > 1 else mask for name, mask in masks.items()}
         task = Task(
-            cell.graph, tuple(weights.units), masked, None if lengths is None else lengths[some], record, dtype, tiles
+            graph, tuple(weights.units), masked, None if lengths is None else lengths[some], record, dtype, tiles
         )
         with torch.autocast("cuda", enabled=False):
             pieces.append(
@@ -159,15 +160,17 @@ def emitted(graph: Graph, function: str, tiles: Tiles, dtype: str, precision: st
 
 
 def call(task: Task, function: str, tiles: Tiles, arguments: dict[str, Any]) -> None:
-    # three products in tf32 make one that is as exact as float32
-    precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "tf32x3"
-    source = emitted(task.graph, function, tiles, STORED[task.dtype], precision if task.dtype.itemsize == 4 else "ieee")
+    precision = "ieee"
+    if task.dtype == torch.float32:  # three products in tf32 make one that is as exact as float32
+        precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "tf32x3"
+    source = emitted(task.graph, function, tiles, STORED[task.dtype], precision)
     kernel = load(source.text, function)
     grid = (tiles.programs, -(-arguments["B"] // tiles.lanes))
     together = {"launch_cooperative_grid": True} if tiles.programs > 1 and not tiles.alone else {}
     values = [arguments[name] for name in source.arguments]
     device = arguments["tape"].device
-    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():  # Triton launches on the current one
+    elsewhere = device.type == "cuda" and device.index != torch.cuda.current_device()
+    with torch.cuda.device(device) if elsewhere else nullcontext():  # Triton launches on the current one
         kernel[grid](*values, num_warps=tiles.warps, num_stages=1, **together)
 
 
@@ -193,8 +196,10 @@ class Sequence(torch.autograd.Function):
         tiles, _ = task.tiles
 
         stored = x.to(task.dtype).reshape(T * B, D)
-        tape = torch.empty(T, B, made.slots * H, dtype=task.dtype, device=x.device)
-        tape.view(T * B, -1)[:, : G * H] = stored @ W.to(task.dtype).t()
+        tape = stored @ W.to(task.dtype).t()
+        if made.slots > G:
+            drives, tape = tape, torch.empty(T * B, made.slots * H, dtype=task.dtype, device=x.device)
+            tape[:, : G * H] = drives
         states = []
         for first in initial:
             state = unwritten(len(first) + T, B, H, dtype=task.dtype, device=x.device)
@@ -251,12 +256,11 @@ class Sequence(torch.autograd.Function):
 
         wanted = ctx.needs_input_grad[1:]
         drives = gradient.view(T * B, -1)[:, : len(graph.drives) * H]
-        totals = dict(zip(made.accumulated, sums.sum(0), strict=True))
+        totals = sums[0] if len(sums) == 1 else sums.sum(0)  # of biases, then of parameters
         dx = (drives @ W.to(task.dtype)).view(T, B, -1) if wanted[0] else None
         dW = drives.t() @ x if wanted[1] else None
-        db = torch.cat([totals["bias", name] for name in graph.drives]) if wanted[2] and graph.drives else None
         dU = recurrent_gradient(made, gradient, states, computed, U, _gather) if wanted[3] else None
-        results = [dx, dW, db, dU, *(totals["parameter", name] for name in task.units), *first]
+        results = [dx, dW, totals[: len(graph.drives)].flatten(), dU, *totals[len(graph.drives) :], *first]
         return (None, *(None if g is None else g.to(dtype) for g, dtype in zip(results, ctx.dtypes, strict=True)))
 
 
@@ -268,8 +272,11 @@ def _side_by_side(U: Tensor, tiles: Tiles, dtype: torch.dtype) -> Tensor:
     """Recurrent weights by input, unit and output, the outputs of one unit side by side, padded with zeros."""
     H = U.shape[1]
     G = len(U) // H
-    packed = torch.zeros(H, tiles.programs * tiles.units, padded(G), dtype=dtype, device=U.device)
-    packed[:, :H, :G] = U.view(G, H, H).permute(2, 1, 0)
+    in_order, width, outputs = U.view(G, H, H).permute(2, 1, 0), tiles.programs * tiles.units, padded(G)
+    if (width, outputs) == (H, G):
+        return in_order.to(dtype).contiguous()
+    packed = torch.zeros(H, width, outputs, dtype=dtype, device=U.device)
+    packed[:, :H, :G] = in_order
     return packed
 
 
@@ -286,6 +293,7 @@ def _gather(left: Tensor, right: Tensor) -> Tensor:
 
 def source_of(graph: Graph, B: int = 16, H: int = 256) -> str:
     """The generated Triton of a cell in bfloat16, forward and backward, as it is compiled for this size."""
+    graph = fold(graph).graph
     cut = choose_tiles(plan(graph), B, H, 2, torch.device("cpu"))
     functions = zip(("forward", "backward"), cut, strict=True)
     return "\n\n".join(emitted(graph, name, tiles, "bfloat16", "ieee").text for name, tiles in functions)

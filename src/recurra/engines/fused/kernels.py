@@ -13,6 +13,7 @@ from torch import Tensor
 from recurra.cells.graph import Graph
 from recurra.engines.fused.build import build
 from recurra.engines.fused.cpp import emit, state_field, vectors
+from recurra.engines.fused.fold import fold
 from recurra.engines.fused.products import REALS, aligned
 from recurra.engines.fused.stages import Plan, Program, plan
 from recurra.types import Float
@@ -84,4 +85,4 @@ def _vectors(program: Program, groups: int) -> tuple[int, ...]:
 
 def source_of(graph: Graph) -> str:
     """The generated C++ of a cell, as it is compiled."""
-    return emit(plan(graph)).text
+    return emit(plan(fold(graph).graph)).text

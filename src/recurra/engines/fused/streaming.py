@@ -9,6 +9,7 @@ from torch import Tensor
 
 from recurra.cells.graph import block
 from recurra.cells.notation import Cell
+from recurra.engines.fused.fold import fold
 from recurra.engines.fused.kernels import kernel
 from recurra.engines.fused.products import pack
 from recurra.engines.protocol import Weights
@@ -22,7 +23,8 @@ class Stream:
     """The state lives in this object's memory between calls; `state` reads and sets it."""
 
     def __init__(self, cell: Cell, weights: Weights, lanes: int):
-        graph, dtype = cell.graph, weights.W.dtype
+        folded, dtype = fold(cell.graph), weights.W.dtype
+        graph = folded.graph
         self.kernel = kernel(graph, dtype)
         plan = self.kernel.plan
         D, H = weights.W.shape[1], weights.U.shape[1]
@@ -35,7 +37,7 @@ class Stream:
         arguments["tape"] = torch.empty(BLOCK, lanes, plan.slots * H, dtype=dtype)
         arguments["bias"] = weights.b.contiguous()
         arguments |= dict(zip(self.kernel.states, self._states, strict=True))
-        for name, value in weights.units.items():
+        for name, value in folded.units(weights.units).items():
             arguments[f"p_{name}"] = value.contiguous()
         for name, mask in weights.noise.items():
             arguments |= {f"n_{name}": mask.expand(1, 1, H).contiguous(), f"n_{name}_step": 0, f"n_{name}_lane": 0}

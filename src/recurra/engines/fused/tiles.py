@@ -70,7 +70,7 @@ def _choose(program: Program, B: int, H: int, held: int, sms: int, split: int) -
         programs = -(-H // units)
         lanes = _lanes(B, programs, sms)
         fits = programs <= sms and G * units * H * held + IN_REGISTERS <= ON_CHIP
-        if fits and (lanes == LANES or G * H <= 1024):  # more lanes leave no registers for long rows
+        if fits and (lanes == LANES or G * H <= 4096):  # more lanes leave no registers for long rows
             return Tiles(H, lanes, units, split=split if lanes == LANES else 1)
     units = max(16, padded(-(-H // sms)))
     return Tiles(H, _lanes(B, -(-H // units), sms), units, resident=False)

@@ -621,7 +621,8 @@ class _Backward(_Kernel):
             for d in range(1, K + 1):
                 parts = [f"arriving_{state.name}_{d}"] if d < K else []
                 parts += [self.carried[state.name, d]] if (state.name, d) in self.carried else []
-                end.append(f"arriving_{state.name}_{d - 1} = {' + '.join(parts) or 'zero'}")
+                # "+ zero": of bare copies Triton 3.6 takes it that they never change, and leaves out the arrival
+                end.append(f"arriving_{state.name}_{d - 1} = {' + '.join([*parts, 'zero'])}")
             for d in range(K):  # arriving_d now belongs to value number K - 1 - d
                 k = K - 1 - d
                 out += [
