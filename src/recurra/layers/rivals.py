@@ -64,6 +64,7 @@ def torch_runner(
     if recognise(layer.cell.graph) is None:
         return None
     module = layer.to_torch().train()  # cuDNN gives gradients in training mode only
+    module.flatten_parameters()  # where cuDNN wants them, so that it need not copy them at every call
     module.batch_first = False
     x = x.detach().transpose(0, 1).contiguous().requires_grad_()
     weight = weight.transpose(0, 1).contiguous()

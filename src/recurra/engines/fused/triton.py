@@ -73,6 +73,8 @@ IN_REGISTERS = 64 * 1024
 """Bytes of a row's numbers that a program reads before it multiplies them."""
 STREAMED = 64
 """Inputs that a product takes at a time where weights are read again at every step."""
+AHEAD = 4
+"""Steps whose numbers are on their way at once where no program waits for another; otherwise one, which the waiting hides."""
 TYPES = {"bfloat16": ("tl.bfloat16", 16), "float16": ("tl.float16", 16), "float32": ("tl.float32", 32)}
 
 
@@ -168,7 +170,7 @@ class _Kernel(ABC):
         for name in self.graph.noises:
             self.arguments += [f"n_{name}", f"n_{name}_step", f"n_{name}_lane"]
         self.arguments += [f"weights_{k}" for k in range(len(plan.groups))]
-        self.ahead: dict[str, str] = {}  # loads of this step's numbers, made one step ahead: name → address at step `t`
+        self.ahead: dict[str, str] = {}  # loads of this step's numbers, made steps ahead: name → address at step `step`
         self.tiles_of: dict[tuple[int, int], str] = {}
 
     # -- memory ------------------------------------------------------------------------------------------------------
@@ -425,8 +427,14 @@ class _Kernel(ABC):
                 lines += self.load_weights(product)
         return lines
 
-    def step(self) -> tuple[list[str], list[str]]:
-        """The lines of one step, and the loads of what it reads, at `step`."""
+    @property
+    def distance(self) -> int:
+        """How many steps ahead numbers are loaded."""
+        waits = any(each.products for each in self.program.passes) or self.program.means
+        return 1 if waits else AHEAD
+
+    def step(self) -> list[str]:
+        """The lines of one step; after them `ahead` is known."""
         writer = _Writer(self)
         for k, each in enumerate(self.program.passes):
             writer.index = k
@@ -440,13 +448,23 @@ class _Kernel(ABC):
                 writer.lines.extend(self.multiply(product, writer))  # which may itself have written lines
             for node, place in each.stores:
                 writer.lines += self.store(place, writer.value(node))
-        return writer.lines, self.loads()
+        return writer.lines
 
-    def loads(self) -> list[str]:
+    def load_ahead(self, place: int) -> list[str]:
+        """The numbers of step `step`, to be taken when `place` more steps are done."""
         return [
-            f"ahead_{name} = tl.load({address}, mask=here, other=0.0).to(tl.float32)"
-            for name, address in self.ahead.items()
+            f"ahead_{name}_{place} = tl.load({address}, mask=here, other=0.0)" for name, address in self.ahead.items()
         ]
+
+    def first_loads(self, step: str) -> list[str]:
+        """Before the loop; `step` is the number of the step that comes at place {}."""
+        places = range(self.distance)
+        return [line for k in places for line in (f"step = {step.format(k)}", *self.load_ahead(k))]
+
+    def take_loads(self, names: Iterable[str]) -> list[str]:
+        """This step's numbers, and all others one place nearer. Only now they become float32: that would wait for them."""
+        moves = [f"ahead_{{0}}_{k} = ahead_{{0}}_{k + 1}" for k in range(self.distance - 1)]
+        return [line.format(name) for name in names for line in ("{0} = ahead_{0}_0.to(tl.float32)", *moves)]
 
     @abstractmethod
     def store(self, place: Place, value: str) -> list[str]:
@@ -511,22 +529,22 @@ class _Forward(_Kernel):
         raise AssertionError(place)
 
     def source(self) -> Source:
-        body, loads = self.step()
+        body = self.step()
         begin, end = [], []
         for state in self.graph.states:
             at = f"{state_argument(state.name)} + ({state.depth - 1} * B + lane) * H + unit"
             begin.append(f"last_{state.name} = peek({at}, here).to({self.type}, bitcast=True).to(tl.float32)")
             end.append(f"last_{state.name} = next_{state.name}")
+        D = self.distance
         lines = [
             *self.head(),
             *_indent(self.opening(), 4),
             *_indent(begin, 4),
-            "    step = tl.zeros((), tl.int64)",
-            *_indent(loads, 4),
+            *_indent(self.first_loads("tl.cast(tl.minimum({}, T - 1), tl.int64)"), 4),
             "    for t in range(T):",
-            *_indent((f"{name} = ahead_{name}" for name in self.ahead), 8),
-            "        step = tl.minimum(tl.cast(t, tl.int64) + 1, T - 1)  # its numbers are on their way during this step",
-            *_indent(loads, 8),
+            *_indent(self.take_loads(self.ahead), 8),
+            f"        step = tl.minimum(tl.cast(t, tl.int64) + {D}, T - 1)  # its numbers are on their way from now on",
+            *_indent(self.load_ahead(D - 1), 8),
             "        step = tl.cast(t, tl.int64)",
             *_indent(body, 8),
             *_indent(end, 8),
@@ -568,6 +586,21 @@ class _Backward(_Kernel):
             return f"arrived_{place.name}"
         return None
 
+    def load_ahead(self, place: int) -> list[str]:
+        """What arrives at a state from outside is loaded as well, where anything does."""
+        lines = super().load_ahead(place)
+        for name in (state_argument(state.name) for state in self.graph.states):
+            at = f"{name}_arriving + step * {name}_arriving_step + lane * {name}_arriving_lane + unit"
+            load = f"ahead_{name}_now_{place} = tl.load({at}, mask=here, other=0.0)"
+            lines += [f"if {name}_arriving is not None:", f"    {load}"]
+        return lines
+
+    def take_arriving(self) -> list[str]:
+        lines = []
+        for name in (state_argument(state.name) for state in self.graph.states):
+            lines += [f"if {name}_arriving is not None:", *_indent(self.take_loads([f"{name}_now"]), 4)]
+        return lines
+
     def row(self, source: Place) -> tuple[str, int]:
         width = self.plan.gradients * self.tiles.H
         return f"gradient + step * B * {width} + {source.number * self.tiles.H}", width
@@ -600,20 +633,15 @@ class _Backward(_Kernel):
         return f"tl.load({name}_final + ({late} * B + lane) * H + unit, mask={mask}, other=0.0).to(tl.float32)"
 
     def source(self) -> Source:
-        body, loads = self.step()
-        arrive, begin, end, out, arriving = [], [], [], [], []
+        body = self.step()
+        arrive, begin, end, out = [], [], [], []
         for state in self.graph.states:
             name, K = state_argument(state.name), state.depth
             begin += [f"arriving_{state.name}_{d} = zero" for d in range(K)]
-            load = (
-                f"ahead_{name} = tl.load({name}_arriving + step * {name}_arriving_step + lane * {name}_arriving_lane + unit, "
-                "mask=here, other=0.0).to(tl.float32)"
-            )
-            arriving += [f"if {name}_arriving is not None:", f"    {load}"]
             arrive += [
                 f"arrived_{state.name} = arriving_{state.name}_0",
                 f"if {name}_arriving is not None:",
-                f"    arrived_{state.name} += ahead_{name}",
+                f"    arrived_{state.name} += {name}_now",
                 f"if {name}_final is not None:",
                 f"    arrived_{state.name} += {self.final(name, K, f't + {K}')}",
                 f"arrived_{state.name} = tl.where(alive, arrived_{state.name}, 0.0)",
@@ -634,7 +662,7 @@ class _Backward(_Kernel):
             begin.append(f"total_{k} = zero")
             at = f"sums + (tl.program_id(1) * {len(self.plan.accumulated)} + {k}) * H + units"
             out.append(f"tl.store({at}, tl.sum(tl.where(near, total_{k}, 0.0), 0), mask=units < H)")
-        ahead = [*loads, *arriving]
+        D = self.distance
         lines = [
             *self.head(),
             *_indent(self.opening(), 4),
@@ -642,15 +670,15 @@ class _Backward(_Kernel):
             "    if lengths is not None:",
             "        ends = tl.load(lengths + lanes, mask=lanes < B, other=0).to(tl.int32)",
             *_indent(begin, 4),
-            "    step = tl.cast(T, tl.int64) - 1",
-            *_indent(ahead, 4),
+            *_indent(self.first_loads("tl.cast(tl.maximum(T - 1 - {}, 0), tl.int64)"), 4),
             "    for i in range(T):",
             "        t = T - 1 - i",
             "        alive = here & (t < ends)[:, None]",
-            *_indent((f"{name} = ahead_{name}" for name in self.ahead), 8),
+            *_indent(self.take_loads(self.ahead), 8),
+            *_indent(self.take_arriving(), 8),
             *_indent(arrive, 8),
-            "        step = tl.maximum(tl.cast(t, tl.int64) - 1, 0)  # its numbers are on their way during this step",
-            *_indent(ahead, 8),
+            f"        step = tl.maximum(tl.cast(t, tl.int64) - {D}, 0)  # its numbers are on their way from now on",
+            *_indent(self.load_ahead(D - 1), 8),
             "        step = tl.cast(t, tl.int64)",
             *_indent(body, 8),
             *_indent(end, 8),
