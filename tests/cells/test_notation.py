@@ -3,7 +3,22 @@
 import pytest
 import torch
 
-from recurra import CATALOGUE, Fixed, Learned, Ramp, Recurrent, cell, exp, find_cell, gelu, sigmoid, silu, sqrt, tanh
+from recurra import (
+    CATALOGUE,
+    Fixed,
+    Learned,
+    Ramp,
+    Recurrent,
+    Scattered,
+    cell,
+    exp,
+    find_cell,
+    gelu,
+    sigmoid,
+    silu,
+    sqrt,
+    tanh,
+)
 from recurra.cells.parameters import spread
 from tests.helpers import CELLS, B, D, H, make_layer, toolbox, two_speeds
 
@@ -163,6 +178,9 @@ def test_first_values_are_spread_over_units():
     assert spread(2, 3).tolist() == [2, 2, 2]
     assert spread([1, 2, 4], 7).tolist() == [1, 1, 1, 2, 2, 4, 4]
     assert spread(Ramp(0, 1), 5).tolist() == [0, 0.25, 0.5, 0.75, 1]
+    scattered = spread(Scattered(2, 4), 50)
+    assert 2 <= float(scattered.min()) < 2.1 < 3.9 < float(scattered.max()) <= 4
+    assert scattered.diff().abs().min() > 0.5  # neighbours are far apart
 
 
 @pytest.mark.parametrize(

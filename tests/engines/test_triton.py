@@ -12,13 +12,13 @@ if not torch.cuda.is_available():
 
 from recurra import CATALOGUE, Recurrent, cell, sqrt, tanh
 from recurra.cells.notation import Cell
-from recurra.engines.choose import ENGINES, choose, order
+from recurra.engines.choose import ENGINES, Choice, choose, order
 from recurra.engines.fused import gpu
 from recurra.engines.fused.sequence import as_run, whole_masks
 from recurra.engines.fused.stages import plan
-from recurra.engines.fused.tiles import choose_tiles, lanes_at_once
+from recurra.engines.fused.tiles import choose_tiles, in_words, lanes_at_once
 from recurra.engines.fused.triton import Tiles, emit_backward, emit_forward
-from recurra.engines.protocol import YES
+from recurra.engines.protocol import YES, Answer
 from recurra.types import Shape
 from tests.engines.fused_helpers import banded, crossed, echo, tower
 from tests.helpers import CELLS, B, D, compare_engines, make_layer, random_state, run_all
@@ -140,6 +140,21 @@ def test_tiles_fit_the_device():
                     assert (lanes_at_once(tiles, torch.device("cpu")) or 1) >= 1
 
 
+def test_how_a_run_is_cut_is_said_in_words():
+    here = torch.device("cpu")
+
+    def said(name, batch, units):
+        return in_words(plan(CATALOGUE[name].graph), batch, units, 2, here)
+
+    assert said("lstm", 16, 256) == "weights stay on chip, 16 programs of 16 units and 16 lanes"
+    assert said("lstm", 128, 1024) == "weights stay on chip, 64 programs of 16 units and 32 lanes, 2 launches"
+    assert said("lstm", 1, 4096).startswith("weights are read again at every step")
+    assert said("lstm", 4096, 20) == "each program owns all units of its lanes"
+    assert said("mingru", 4096, 4096) == "units run on their own"
+    asked = Choice("auto", ENGINES["fused"], {"fused": Answer(True, how="so"), "vendor": Answer(False, "too large")})
+    assert str(asked).splitlines()[1:] == ["  fused    can run it: so", "  vendor   cannot: too large"]
+
+
 def test_without_a_device_the_engine_says_what_is_missing():
     answer = ENGINES["fused"].supports(CATALOGUE["lstm"], torch.device("meta"), torch.float32, Shape(1, 1, 1, 1))
     assert not answer
@@ -187,6 +202,16 @@ def test_kernels_agree_on_a_gpu(name, dtype):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("name", ["lstm", "gru", "leaky"])
+def test_products_in_tf32_where_torch_allows_them(name, monkeypatch):
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
+    layer, x = Recurrent(CATALOGUE[name], 12, 100).cuda(), torch.randn(5, 40, 12, device="cuda")
+    found = errors(layer, x, None, torch.float32)
+    assert max(found.values()) <= 2e-3, found
+    assert max(found.values()) >= 1e-6, found  # it is not float32
+
+
+@pytest.mark.gpu
 def test_repeated_runs_are_identical():
     torch.manual_seed(0)
     layer = Recurrent("lstm", 64, 256, engine="fused").cuda().bfloat16()
@@ -199,7 +224,8 @@ def test_repeated_runs_are_identical():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    ("batch", "units"), [(1, 1), (4096, 1), (1, 4096), (3, 129), (300, 300), (4096, 64), (64, 2048), (512, 4096)]
+    ("batch", "units"),
+    [(1, 1), (4096, 1), (1, 4096), (3, 129), (300, 300), (4096, 64), (64, 2048), (512, 4096), (4096, 4096)],
 )
 def test_any_size_runs(batch, units):
     layer = Recurrent("lstm", 8, units, engine="fused").cuda().bfloat16()

@@ -32,7 +32,7 @@ class Choice:
         rows = [f"{self.engine.name} runs this ({'chosen by auto' if self.asked == 'auto' else 'asked for by name'})."]
         for name, answer in self.answers.items():
             said = "can run it" if answer else f"cannot: {answer.reason}"
-            rows.append(f"  {name:<8} {said}")
+            rows.append(f"  {name:<8} {said}{f': {answer.how}' if answer.how else ''}")
         return "\n".join(rows)
 
 

@@ -15,10 +15,11 @@ from recurra.types import Float, Int, Shape
 
 @dataclass(frozen=True)
 class Answer:
-    """Yes, or no with the reason in words. True exactly when it is yes."""
+    """Yes, with how in words where there are several ways, or no with the reason. True exactly when it is yes."""
 
     yes: bool
     reason: str = ""
+    how: str = ""
 
     def __bool__(self) -> bool:
         return self.yes

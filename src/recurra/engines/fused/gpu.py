@@ -29,7 +29,7 @@ from recurra.engines.fused.sequence import (
     whole_masks,
 )
 from recurra.engines.fused.stages import Plan, plan
-from recurra.engines.fused.tiles import choose_tiles, lanes_at_once, multiprocessors
+from recurra.engines.fused.tiles import choose_tiles, in_words, lanes_at_once, multiprocessors
 from recurra.engines.fused.triton import (
     TYPES,
     Source,
@@ -40,7 +40,7 @@ from recurra.engines.fused.triton import (
     padded,
     state_argument,
 )
-from recurra.engines.protocol import YES, Answer, Run, Weights, no
+from recurra.engines.protocol import Answer, Run, Weights, no
 from recurra.errors import EngineError
 from recurra.types import Float, Int, Shape
 
@@ -83,7 +83,7 @@ def supports(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape)
         return no(f"its GPU kernels look back at most {DEEPEST} steps; {cell.name} looks back {deepest}")
     if 64 * multiprocessors(device) < shape.H:
         return no(f"its GPU kernels take at most {64 * multiprocessors(device)} units here")
-    return YES
+    return Answer(True, how=in_words(plan(cell.graph), shape.B, shape.H, dtype.itemsize, device))
 
 
 def run(

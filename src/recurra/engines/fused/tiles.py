@@ -50,6 +50,18 @@ def is_small(plan: Plan, B: int, H: int, itemsize: int, device: torch.device) ->
     )
 
 
+@lru_cache(maxsize=1024)
+def in_words(plan: Plan, B: int, H: int, itemsize: int, device: torch.device) -> str:
+    """How a run would be cut, for a person who asks."""
+    tiles = choose_tiles(plan, B, H, itemsize, device)[0]
+    launches = -(-B // (lanes_at_once(tiles, device) or B))
+    often = f", {launches} launches" if launches > 1 else ""
+    if tiles.alone:
+        return "each program owns all units of its lanes" if _outputs(plan.forward) else "units run on their own"
+    weights = "stay on chip" if tiles.resident else "are read again at every step"
+    return f"weights {weights}, {tiles.programs} programs of {tiles.units} units and {tiles.lanes} lanes{often}"
+
+
 def _outputs(program: Program) -> int:
     """Columns of weights for each unit, over all products of a step; backward, rows in units of H."""
     return sum(
