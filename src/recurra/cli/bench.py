@@ -190,24 +190,34 @@ def _machine(device: str, threads: int) -> dict[str, Any]:
     }
 
 
-COLUMNS = ("cell", "B, T, H", "runner", "forward ms", "× rival", "training ms", "× rival", "GFLOP/s")
+def _columns(report: dict[str, Any]) -> list[str]:
+    """On a GPU a step counts, which waiting makes much the same for any number of them; on a CPU, how near the limit is."""
+    if report["device"] == "cuda":
+        return ["cell", "B, T, H", "runner", "forward µs a step", "× rival", "training µs a step", "× rival", "GFLOP/s"]
+    return ["cell", "B, T, H", "runner", "forward ms", "× rival", "training ms", "× rival", "GFLOP/s", "of limit"]
 
 
 def _table(report: dict[str, Any]) -> list[list[str]]:
-    """The rows of `COLUMNS`; a runner that disagrees has words in the place of times."""
+    """The rows of `_columns`; a runner that disagrees has words in the place of times."""
     rows = []
+    limit = report["matrix_product_gflops"]
     for result in report["results"]:
         size = f"{result['B']}, {result['T']}, {result['H']}"
+        scale = 1e3 / result["T"] if report["device"] == "cuda" else 1.0
         for row in result["rows"]:
             if not row["agrees"]:
-                told = f"DISAGREES: off by {row['error']:.0e}, limit {row['limit']:.0e}"
-                rows.append([result["cell"], size, row["name"], told, "", "", "", ""])
+                words = f"DISAGREES: off by {row['error']:.0e}, limit {row['limit']:.0e}"
+                rows.append([result["cell"], size, row["name"], words, *[""] * (len(_columns(report)) - 4)])
                 continue
-            times = [
-                [_number(row[f"{what}_ms"]), _ratio(row[f"times_rival_{what}"], row["name"] == result["rival"])]
-                for what in ("forward", "train")
-            ]
-            rows.append([result["cell"], size, row["name"], *times[0], *times[1], _number(row["gflops"])])
+            cells = [result["cell"], size, row["name"]]
+            for what in ("forward", "train"):
+                taken = row[f"{what}_ms"]
+                cells.append(_number(None if taken is None else taken * scale))
+                cells.append(_ratio(row[f"times_rival_{what}"], row["name"] == result["rival"]))
+            cells.append(_number(row["gflops"]))
+            if report["device"] != "cuda":
+                cells.append("" if row["gflops"] is None else f"{row['gflops'] / limit:.0%}")
+            rows.append(cells)
     return rows
 
 
@@ -250,7 +260,7 @@ def _print(report: dict[str, Any]) -> None:
     for fact in _facts(report):
         out.print(fact, markup=False, highlight=False)
     out.print()
-    print_table("", COLUMNS, _table(report))
+    print_table("", _columns(report), _table(report))
     if report["streaming"]:
         rows = [[row["name"], f"{row['us_per_step']:.2f}"] for row in report["streaming"]["rows"]]
         rows = rows or [[f"DISAGREES: off by {report['streaming']['error']:.0e}", ""]]
@@ -274,10 +284,11 @@ def _page(report: dict[str, Any], command: str, plot: Path | None) -> str:
         "Forward is timed without gradients; training is forward and backward, with gradients of inputs and all weights. "
         "Before it is timed, each runner is compared with the plain loop in float64: outputs and gradients. *× rival* is how "
         "many times as fast as the rival, which is torch's module where there is one and else the plain loop. GFLOP/s counts "
-        "the products, input and recurrent, and is the rate in training unless only forward was timed.",
+        "the products, input and recurrent, and is the rate in training unless only forward was timed"
+        + ("." if report["device"] == "cuda" else "; *of limit* is its share of what a large product reaches."),
         "",
-        "| " + " | ".join(COLUMNS) + " |",
-        "|---|---|---|" + "---:|" * (len(COLUMNS) - 3),
+        "| " + " | ".join(_columns(report)) + " |",
+        "|---|---|---|" + "---:|" * (len(_columns(report)) - 3),
         *("| " + " | ".join(row) + " |" for row in _table(report)),
     ]
     if plot is not None:
