@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from recurra.cells.notation import Cell
 from recurra.engines.choose import ENGINES
 from recurra.layers.recurrent import Recurrent
-from recurra.layers.rivals import Runner, Values, engine_runner, has_jax, jax_runner, torch_runner
+from recurra.layers.rivals import Runner, Values, engine_runner, jax_runner, torch_runner, why_no_jax
 from recurra.types import Shape
 
 LIMITS = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 5e-2, torch.bfloat16: 1e-1}
@@ -147,10 +147,11 @@ def bench_cell(
     if device == "cuda" and dtype != torch.float16:  # the dtype in which cuDNN has its fastest kernels
         half = copy.deepcopy(layer).to(torch.float16)
         makers["torch in float16"] = (True, lambda x, w: torch_runner(half, x.half(), w.half(), " (float16)"))
-    if has_jax() and device == "cpu" and dtype in (torch.float32, torch.float64):
+    missing = why_no_jax(device)
+    if missing is None:
         makers["jax"] = (True, lambda x, w: jax_runner(layer, x, w))
-    elif not has_jax():
-        result.not_run["JAX scan"] = "jax is not installed"
+    else:
+        result.not_run["JAX scan"] = missing
     if loop:
         makers["eager"] = (True, lambda x, w: engine_runner(layer, "eager", x, w, LOOP))
 

@@ -92,6 +92,19 @@ def has_jax() -> bool:
     return find_spec("jax") is not None
 
 
+def why_no_jax(device: str) -> str | None:
+    """Why the equations cannot run under JAX on this device; none if they can."""
+    if not has_jax():
+        return "jax is not installed"
+    import jax
+
+    try:
+        jax.devices("gpu" if device == "cuda" else device)
+    except RuntimeError:
+        return f"jax sees no {device} here"
+    return None
+
+
 def jax_runner(layer: Recurrent, x: Float[Tensor, "B T D"], weight: Float[Tensor, "B T H"]) -> Runner:
     """The layer's graph as one `lax.scan`, compiled; inputs are on the device before the clock starts."""
     import jax
@@ -102,9 +115,13 @@ def jax_runner(layer: Recurrent, x: Float[Tensor, "B T D"], weight: Float[Tensor
         weights = first.weights(x.shape[1], x.shape[0])
     given = {"W": weights.W, "b": weights.b, "U": weights.U, **{f"unit {n}": v for n, v in weights.units.items()}}
     device = jax.devices("cpu" if x.device.type == "cpu" else "gpu")[0]  # where the others run
-    parameters = {name: jax.device_put(value.detach().cpu().numpy(), device) for name, value in given.items()}
-    inputs = jax.device_put(x.detach().transpose(0, 1).contiguous().cpu().numpy(), device)
-    cotangent = jax.device_put(weight.transpose(0, 1).contiguous().cpu().numpy(), device)
+
+    def put(value: Tensor) -> Any:
+        exact = value.detach().cpu().to(torch.promote_types(value.dtype, torch.float32))  # NumPy has no bfloat16
+        return jax.device_put(exact.numpy(), device).astype(str(value.dtype).removeprefix("torch."))
+
+    parameters = {name: put(value) for name, value in given.items()}
+    inputs, cotangent = put(x.transpose(0, 1)), put(weight.transpose(0, 1))
     graph, masks = layer.cell.graph, {n: noise.mean for n, noise in layer.cell.graph.noises.items()}
 
     def outputs(parameters: Any, inputs: Any) -> Any:
@@ -119,7 +136,8 @@ def jax_runner(layer: Recurrent, x: Float[Tensor, "B T D"], weight: Float[Tensor
     def read(found: Any) -> Values:
         (_, values), (_, gradient) = found
         arrays = {"outputs": values, "gradient of inputs": gradient}
-        return {name: torch.tensor(jax.device_get(array)).transpose(0, 1) for name, array in arrays.items()}
+        exact = {name: array.astype("float32") if array.itemsize < 4 else array for name, array in arrays.items()}
+        return {name: torch.tensor(jax.device_get(array)).transpose(0, 1) for name, array in exact.items()}
 
     return Runner(
         "JAX scan",
