@@ -65,7 +65,7 @@ def test_what_has_no_automaton_is_refused(trained: Path, capsys: pytest.CaptureF
     assert "no automaton" in refused(["automaton", str(trained / "flip-flop")], capsys)
     assert "quotient" in refused(["automaton", str(trained / "tomita"), "--method", "quotients"], capsys)
     assert "language models" in refused(["automaton", str(trained / "tomita"), "--method", "weighted"], capsys)
-    assert "language models" in refused(["automaton", str(trained / "text"), "--method", "learning"], capsys)
+    assert "not for language models" in refused(["automaton", str(trained / "text"), "--method", "learning"], capsys)
     assert "cannot be written" in refused(
         ["automaton", str(trained / "tomita"), *FEW, "--svg", str(trained / "text.txt/a.svg")], capsys
     )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
     from recurra.analysis.automata.finite import Moore
     from recurra.analysis.automata.weighted import WeightedExtraction
     from recurra.recipes.base import Experiment
+
+
+DRAWN = 24
+"""Nobody follows the ways of more states than these."""
 
 
 def automaton(
@@ -32,54 +37,81 @@ def automaton(
     """The finite automaton in a trained network: how many states it takes, how true it is, and where it is not."""
     from recurra.analysis.automata.drawing import WRITERS, write_machine
     from recurra.analysis.automata.extraction import METHODS, extract
-    from recurra.analysis.automata.weighted import WeightedExtraction, extract_weighted
+    from recurra.analysis.automata.weighted import Weighted, WeightedExtraction, extract_weighted
     from recurra.errors import OptionError, choose_from
     from recurra.recipes.catalogue import open_run
 
     _, experiment, model = open_run(run)
     reading = experiment.reading(model)
-    chosen = choose_from(
-        "method", method or ("weighted" if reading.is_language else "quotient"), (*METHODS, "weighted")
-    )
-    if reading.is_language != (chosen == "weighted"):
-        raise OptionError(f"--method {chosen} is not for {run}: weighted is for language models, and for them alone.")
+    chosen = choose_from("method", method or ("weighted" if reading.says_next else "quotient"), (*METHODS, "weighted"))
+    if chosen == "weighted" and not reading.says_next:
+        raise OptionError(
+            f"--method weighted is for language models and event logs, which say what comes next; {run} names classes. "
+            f"Use {' or '.join(METHODS)}."
+        )
+    if chosen != "weighted" and reading.is_language:
+        raise OptionError(f"--method {chosen} is not for language models: leave it out, and it is weighted.")
     found: Extraction | WeightedExtraction
     if chosen == "weighted":
-        found = extract_weighted(reading, states=states, most=most, count=strings, scored=scored or 1000)
+        found = extract_weighted(
+            reading,
+            states=states,
+            most=most,
+            count=strings,
+            scored=scored or 1000,
+            tell=lambda line: _tell(f"{line} …"),
+        )
     else:
         found = extract(reading, chosen, states=states, most=most, count=strings, scored=scored or 10_000)
     machine = found.machine
     for file, form in ((dot, "dot"), (mermaid, "mermaid"), (svg, "svg")):
         if file is not None:
             write_machine(machine, file, WRITERS[form])
-    attractors = _attractors(experiment, model, machine)
+            if machine.size > DRAWN and states is None:
+                _tell(f"{file} has {machine.size} states; --states {DRAWN} gives one that is easier to follow")
+    attractors = {} if isinstance(machine, Weighted) else _attractors(experiment, model, machine)
     if as_json:
-        print_json({"run": str(run)} | found.to_json() | {"attractors": attractors})
-    elif isinstance(found, WeightedExtraction):
+        print_json({"run": str(run), "about": reading.about} | found.to_json() | {"attractors": attractors})
+        return
+    if isinstance(found, WeightedExtraction):
         _print_weighted(found)
     else:
         _print(found)
-    if attractors and not as_json:
+    if reading.about:
+        print(reading.about)
+    if attractors:
         print(
             "attractors: "
             + "; ".join(f"{name}: {', '.join(map(str, each)) or 'none'}" for name, each in attractors.items())
         )
 
 
+def _tell(line: str) -> None:
+    """Beside the result, on standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def _print(found: Extraction) -> None:
-    columns = ["states", "as the network: choosing", "scoring"] + (["as is true"] if found.truth else [])
-    rows = []
+    is_known = found.accuracy is not None
+    columns = ["states", "as the network: choosing", "scoring"] + (["as is true"] if is_known else [])
+    rows, best = [], -1.0
     for point in found.curve:
+        if point.chosen_by <= best and point is not found.chosen:
+            continue
+        best = max(best, point.chosen_by)
         marked = f"{point.states}{' ←' if point is found.chosen else ''}"
         rows.append([marked, _percent(point.chosen_by), _percent(point.network)])
         if point.truth is not None:
             rows[-1].append(_percent(point.truth))
     print_table(f"{found.method}: how often a machine of so many states says what the network says", columns, rows)
+    if len(rows) < len(found.curve):
+        print(f"{len(found.curve) - len(rows)} more, no better than a smaller one, are left out; --json has them.")
     machine = found.machine
     print(f"chosen: {machine.size} states, {found.why}.")
     print(f"fidelity to the network on strings that score: {_percent(found.chosen.network)}")
-    if found.truth is not None and found.chosen.truth is not None and found.accuracy is not None:
+    if found.chosen.truth is not None and found.accuracy is not None:
         print(f"fidelity to the truth: {_percent(found.chosen.truth)}; the network's own: {_percent(found.accuracy)}")
+    if found.truth is not None:
         apart = found.difference
         print(
             f"the true machine has {found.truth.size} states; "
@@ -99,21 +131,26 @@ def _percent(share: float) -> str:
 
 
 def _print_weighted(found: WeightedExtraction) -> None:
+    points = [*found.curve, *([] if found.last_symbol is None else [found.last_symbol])]
     rows = [
         [
-            f"{point.states}{' ←' if point is found.chosen else ''}",
+            f"last symbol: {point.states}"
+            if point is found.last_symbol
+            else f"{point.states}{' ←' if point is found.chosen else ''}",
             f"{point.chosen_by:.4f}",
             f"{point.lost:.4f}",
             _percent(point.agreement),
+            *([] if point.nats is None else [f"{point.nats:.4f}"]),
         ]
-        for point in found.curve
+        for point in points
     ]
     columns = ["states", "nats lost: choosing", "scoring", "likeliest symbol alike"]
+    if found.is_true:
+        columns.append("nats on what came")
     print_table("weighted: what an automaton of so many states loses to the network, a symbol", columns, rows)
     print(f"chosen: {found.chosen.states} states, {found.why}.")
-    print(
-        f"it loses {found.chosen.lost:.4f} nats a symbol to the network, whose own are {found.nats:.4f} on what it draws."
-    )
+    told = "for what came next in the strings that score" if found.is_true else "on what it draws"
+    print(f"it loses {found.chosen.lost:.4f} nats a symbol to the network, whose own are {found.nats:.4f} {told}.")
 
 
 def _attractors(experiment: Experiment[Any], model: Any, machine: Moore) -> dict[str, list[int]]:

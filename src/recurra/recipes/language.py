@@ -357,7 +357,7 @@ class Language(Experiment[LanguageModel]):
             return model.embed(torch.tensor([[number]]))[0, 0]
 
     def reading(self, model: LanguageModel) -> Reading:
-        """Symbols in, the next one as the class; strings are the model's own. Starts and ends are not read within a string."""
+        """Symbols in, the next one as the class; strings are the model's own."""
         names = self.symbol_names
         return Reading(
             model.recurrent,
@@ -366,6 +366,7 @@ class Language(Experiment[LanguageModel]):
             names[: self.tokeniser.plain],
             names,
             opening=self.opening([]),
+            end=self.tokeniser.end,
         )
 
     @torch.no_grad()
