@@ -11,6 +11,7 @@ from recurra.cli.output import AsJson, print_json, print_table
 if TYPE_CHECKING:
     from recurra.analysis.automata.extraction import Extraction
     from recurra.analysis.automata.finite import Moore
+    from recurra.analysis.automata.reading import Reading
     from recurra.analysis.automata.weighted import WeightedExtraction
     from recurra.recipes.base import Experiment
 
@@ -84,6 +85,11 @@ def automaton(
             "attractors: "
             + "; ".join(f"{name}: {', '.join(map(str, each)) or 'none'}" for name, each in attractors.items())
         )
+
+
+def _few(reading: Reading) -> int:
+    """How many strings score a weighted automaton: fewer where each step has the chances of thousands of words."""
+    return max(100, min(1000, 1_000_000 // len(reading.classes)))
 
 
 def _tell(line: str) -> None:

@@ -178,21 +178,27 @@ class _Judgement:
 @torch.no_grad()
 def _judge(reading: Reading, made: Sequence[Weighted], strings: Int[Tensor, "N T"]) -> list[_Judgement]:
     """The network itself and then each automaton: what it loses to the network, how often it agrees, and its nats."""
-    walks = {automaton: automaton.walk(strings) for automaton in made}
     inside, true = reading.inside(strings), reading.true(strings)
     sums = torch.zeros(1 + len(made), 4, len(strings), dtype=torch.float64)
     for rows in _parts(reading, strings):
-        counts = inside[rows]
+        counts, wanted = inside[rows], None if true is None else true[rows]
         logs = _logs(reading, reading.visit(strings[rows]))
-        likeliest = logs.argmax(-1)
+        chances, likeliest = logs.exp(), logs.argmax(-1)
+        entropy = -(chances * logs).sum(-1)
         for judged, automaton in zip(sums, (None, *made), strict=True):
-            own = logs if automaton is None else automaton.chances.log()[walks[automaton][rows]]
-            judged[0, rows] = ((logs.exp() * (logs - own)).sum(-1) * counts).sum(1).double()
-            judged[1, rows] = ((own.argmax(-1) == likeliest) & counts).sum(1).double()
-            judged[2, rows] = (-(logs.exp() * own).sum(-1) * counts).sum(1).double()
-            if true is not None:
-                said = own.gather(-1, true[rows].clamp(min=0)[..., None])[..., 0]
-                judged[3, rows] = -(said * (true[rows] >= 0)).sum(1).double()
+            if automaton is None:
+                cross, named = entropy, likeliest
+                said = logs if wanted is None else logs.gather(-1, wanted.clamp(min=0)[..., None])[..., 0]
+            else:
+                own, walked = automaton.chances.log(), automaton.walk(strings[rows])
+                cross = -(chances @ own.T).gather(-1, walked[..., None])[..., 0]
+                named = own.argmax(1)[walked]
+                said = own if wanted is None else own[walked, wanted.clamp(min=0)]
+            judged[0, rows] = ((cross - entropy) * counts).sum(1).double()
+            judged[1, rows] = ((named == likeliest) & counts).sum(1).double()
+            judged[2, rows] = (cross * counts).sum(1).double()
+            if wanted is not None:
+                judged[3, rows] = -(said * (wanted >= 0)).sum(1).double()
     steps = inside.sum(1).double()
     known = None if true is None else (true >= 0).sum(1).double()
     return [
