@@ -11,7 +11,6 @@ from recurra.cli.output import AsJson, print_json, print_table
 if TYPE_CHECKING:
     from recurra.analysis.automata.extraction import Extraction
     from recurra.analysis.automata.finite import Moore
-    from recurra.analysis.automata.reading import Reading
     from recurra.analysis.automata.weighted import WeightedExtraction
     from recurra.recipes.base import Experiment
 
@@ -21,15 +20,26 @@ DRAWN = 24
 
 
 def automaton(
-    run: Annotated[Path, typer.Argument(help="A run folder of a network that names a class after each symbol.")],
+    run: Annotated[
+        Path, typer.Argument(help="A run folder of a network that reads symbols: a language, a text, an event log.")
+    ],
     method: Annotated[
         str | None,
-        typer.Option(help="quotient: of visited states; learning: by asking; weighted: of a language model."),
+        typer.Option(
+            help="quotient: of visited states; learning: by asking; weighted: with chances, of a language model or event log."
+        ),
     ] = None,
     states: Annotated[int | None, typer.Option(min=1, help="At most so many; otherwise the knee of the curve.")] = None,
     most: Annotated[int, typer.Option(min=2, help="Where the curve ends.")] = 64,
-    strings: Annotated[int, typer.Option(min=1, help="How many to build on, and how many to choose on.")] = 400,
-    scored: Annotated[int | None, typer.Option(min=1, help="How many to score on.")] = None,
+    strings: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="How many to build on, and how many to choose on; 400, or fewer for thousands of words."
+        ),
+    ] = None,
+    scored: Annotated[
+        int | None, typer.Option(min=1, help="How many to score on; 10,000, or up to 1,000 for a weighted automaton.")
+    ] = None,
     dot: Annotated[Path | None, typer.Option(help="Write the machine for Graphviz.")] = None,
     mermaid: Annotated[Path | None, typer.Option(help="Write it for Mermaid.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw it.")] = None,
@@ -54,16 +64,13 @@ def automaton(
         raise OptionError(f"--method {chosen} is not for language models: leave it out, and it is weighted.")
     found: Extraction | WeightedExtraction
     if chosen == "weighted":
-        found = extract_weighted(
-            reading,
-            states=states,
-            most=most,
-            count=strings,
-            scored=scored or 1000,
-            tell=lambda line: _tell(f"{line} …"),
-        )
+        # fewer where each step has the chances of thousands of words
+        few = max(100, 1_000_000 // len(reading.classes))
+        counts = {"count": strings or min(400, few), "scored": scored or min(1000, few)}
+        found = extract_weighted(reading, states=states, most=most, **counts, tell=lambda line: _tell(f"{line} …"))
     else:
-        found = extract(reading, chosen, states=states, most=most, count=strings, scored=scored or 10_000)
+        counts = {"count": strings or 400, "scored": scored or 10_000}
+        found = extract(reading, chosen, states=states, most=most, **counts)
     machine = found.machine
     for file, form in ((dot, "dot"), (mermaid, "mermaid"), (svg, "svg")):
         if file is not None:
@@ -85,11 +92,6 @@ def automaton(
             "attractors: "
             + "; ".join(f"{name}: {', '.join(map(str, each)) or 'none'}" for name, each in attractors.items())
         )
-
-
-def _few(reading: Reading) -> int:
-    """How many strings score a weighted automaton: fewer where each step has the chances of thousands of words."""
-    return max(100, min(1000, 1_000_000 // len(reading.classes)))
 
 
 def _tell(line: str) -> None:
@@ -155,6 +157,10 @@ def _print_weighted(found: WeightedExtraction) -> None:
         columns.append("nats on what came")
     print_table("weighted: what an automaton of so many states loses to the network, a symbol", columns, rows)
     print(f"chosen: {found.chosen.states} states, {found.why}.")
+    if found.chosen is found.curve[-1] and "asked" not in found.why:
+        print(
+            "the curve still falls where it ends: more states (--most) would lose less. For a drawing, ask for few (--states)."
+        )
     told = "for what came next in the strings that score" if found.is_true else "on what it draws"
     print(f"it loses {found.chosen.lost:.4f} nats a symbol to the network, whose own are {found.nats:.4f} {told}.")
 

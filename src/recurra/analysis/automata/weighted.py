@@ -143,22 +143,30 @@ def extract_weighted(
     build, choose = reading.draw(count, 3 * seed), reading.draw(count, 3 * seed + 1)
     score = reading.draw_test(scored, 3 * seed + 2)
     visited, inside = reading.visit(build), reading.inside(build)
-    by_size: dict[int, Weighted] = {}
+    clusters: dict[int, Tensor] = {}
     for n in sizes:
         tell(f"an automaton of {n} states")
-        automaton = _build(reading, build, visited, _clusters(reading, inside, visited, n, seed))
-        by_size.setdefault(automaton.size, automaton)  # it is smaller than asked if there are no more points than that
-    made = [by_size[n] for n in sorted(by_size)]
-    tell("choosing and scoring")
+        cluster = _clusters(reading, inside, visited, n, seed)
+        clusters.setdefault(int(cluster.max()) + 1, cluster)  # smaller than asked if no more points lie apart
+    every = [clusters[n] for n in sorted(clusters)]
     if len(reading.symbols) <= FEW_SYMBOLS:
-        last = torch.unique(pad(build + 1, (1, 0)), return_inverse=True)[1]
-        made.append(_build(reading, build, visited, last))
+        every.append(torch.unique(pad(build + 1, (1, 0)), return_inverse=True)[1])
+    tell("their chances")
+    made = [
+        Weighted(reading.symbols, reading.classes, after, chances, entered)
+        for chances, (after, entered) in zip(
+            _chances(reading, build, visited, every),
+            (_ways(build, each, len(reading.symbols)) for each in every),
+            strict=True,
+        )
+    ]
+    tell("choosing and scoring")
     (_, *chosen_by), (network, *judged) = (_judge(reading, made, strings) for strings in (choose, score))
     points = [
         WeightedPoint(automaton, *each.lost, other.lost[0], other.agreement, other.nats)
         for automaton, each, other in zip(made, chosen_by, judged, strict=True)
     ]
-    curve = points[: len(by_size)]
+    curve = points[: len(clusters)]
     shares = {point.states: (-point.chosen_by, point.spread) for point in curve}
     size, why = (curve[-1].states, f"at most {states}, as was asked") if states is not None else knee(shares)
     nats = network.entropy if network.nats is None else network.nats
@@ -238,11 +246,28 @@ def _clusters(
 
 
 @torch.no_grad()
-def _build(
-    reading: Reading, strings: Int[Tensor, "N T"], visited: Float[Tensor, "N T1 S"], cluster: Int[Tensor, "N T1"]
-) -> Weighted:
-    """The automaton that goes with each symbol where most of a cluster's states go, with the mean of their chances."""
-    K, size, inside, read = len(reading.symbols), int(cluster.max()) + 1, reading.inside(strings), strings >= 0
+def _chances(
+    reading: Reading, strings: Int[Tensor, "N T"], visited: Float[Tensor, "N T1 S"], clusters: Sequence[Tensor]
+) -> list[Float[Tensor, "A C"]]:
+    """For each way to put states together, what the network says in each cluster, on average."""
+    inside, K = reading.inside(strings), len(reading.symbols)
+    sums = [torch.zeros(int(each.max()) + 1, len(reading.classes), dtype=visited.dtype) for each in clusters]
+    for rows in _parts(reading, strings):
+        here = inside[rows]
+        said = reading.scores(visited[rows][here]).softmax(-1)
+        for total, cluster in zip(sums, clusters, strict=True):
+            total.index_add_(0, cluster[rows][here], said)
+    if not reading.speaks_first:  # what the network does not say, the strings do
+        for total in sums:
+            total[0, :K] = torch.bincount(strings[:, 0], minlength=K).to(total)
+    return [(total + 1e-6) / (total + 1e-6).sum(1, keepdim=True) for total in sums]  # a chance of 0 could not be scored
+
+
+def _ways(
+    strings: Int[Tensor, "N T"], cluster: Int[Tensor, "N T1"], K: int
+) -> tuple[Int[Tensor, "A K"], Float[Tensor, "A K"]]:
+    """Where each of K symbols leads most often from each cluster, and the share of steps with which each leads to it."""
+    size, read = int(cluster.max()) + 1, strings >= 0
     places, counts = torch.unique(
         ((cluster[:, :-1] * K + strings) * size + cluster[:, 1:])[read], return_counts=True
     )  # of all ways between states by symbols, those that were taken, and how often
@@ -252,15 +277,7 @@ def _build(
     entered = torch.zeros(size * K, dtype=torch.float64).index_add_(0, to * K + begin % K, counts.double())
     entered = entered.view(size, K) / max(1, int(read.sum()))
     anywhere = entered.argmax(0).expand(size, K)  # where a symbol leads most often, for where it was not seen
-    after = torch.where(most > 0, size - 1 - most % size, anywhere.flatten()).view(size, K)
-    chances = torch.zeros(size, len(reading.classes), dtype=visited.dtype)
-    for rows in _parts(reading, strings):
-        here = inside[rows]
-        chances.index_add_(0, cluster[rows][here], _logs(reading, visited[rows])[here].exp())
-    if not reading.speaks_first:  # what the network does not say, the strings do
-        chances[0, :K] = torch.bincount(strings[:, 0], minlength=K).to(chances)
-    chances = chances + 1e-6  # a chance of 0 could not be scored
-    return Weighted(reading.symbols, reading.classes, after, chances / chances.sum(1, keepdim=True), entered)
+    return torch.where(most > 0, size - 1 - most % size, anywhere.flatten()).view(size, K), entered
 
 
 def k_means(points: Float[Tensor, "N D"], size: int, seed: int = 0, rounds: int = 30) -> Int[Tensor, " N"]:
