@@ -78,6 +78,8 @@ def test_a_label_from_a_table(source: Path, capsys: pytest.CaptureFixture[str]) 
         (["--label", "mine.py:vowel"], "has no function"),
         (["--label", "mine.py:short"], "a number for each"),
         (["--label", "mine.py:broken"], "failed on a text"),
+        (["--label", "labels.tsv"], "FILE.tsv:COLUMN"),
+        (["--label", "labels.txt:x"], "FILE.tsv:COLUMN"),
         (["--label", "labels.tsv:x"], "Add --text FILE"),
         (["--label", "labels.tsv:x", "--text", "labels.tsv"], "has 1 rows below the first"),
         (["--unit", "0.c.99"], "indices 0 to 3"),

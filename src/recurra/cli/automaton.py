@@ -115,7 +115,7 @@ def _print(found: Extraction) -> None:
     if len(rows) < len(found.curve):
         print(f"{len(found.curve) - len(rows)} more, no better than a smaller one, are left out; --json has them.")
     machine = found.machine
-    print(f"chosen: {machine.size} states, {found.why}.")
+    print(f"chosen: {_states(machine.size)}, {found.why}.")
     print(f"fidelity to the network on strings that score: {_percent(found.chosen.network)}")
     if found.chosen.truth is not None and found.accuracy is not None:
         print(f"fidelity to the truth: {_percent(found.chosen.truth)}; the network's own: {_percent(found.accuracy)}")
@@ -132,6 +132,10 @@ def _print(found: Extraction) -> None:
         print(
             f"{unknown} of {machine.size * len(machine.symbols)} ways were never taken by the strings and are not known."
         )
+
+
+def _states(count: int) -> str:
+    return f"{count} state{'s' if count != 1 else ''}"
 
 
 def _percent(share: float) -> str:
@@ -156,8 +160,8 @@ def _print_weighted(found: WeightedExtraction) -> None:
     if found.is_true:
         columns.append("nats on what came")
     print_table("weighted: what an automaton of so many states loses to the network, a symbol", columns, rows)
-    print(f"chosen: {found.chosen.states} states, {found.why}.")
-    if found.chosen is found.curve[-1] and "asked" not in found.why:
+    print(f"chosen: {_states(found.chosen.states)}, {found.why}.")
+    if found.chosen is found.curve[-1] and found.chosen.lost > 0.01 and "asked" not in found.why:
         print(
             "the curve still falls where it ends: more states (--most) would lose less. For a drawing, ask for few (--states)."
         )

@@ -84,6 +84,12 @@ def _read(
     from recurra.report.units import usual_labels
 
     tables = [each for each in asked if is_column(each)]
+    for each in asked:
+        looks_like_a_file = ":" in each or each.endswith((".py", ".csv", ".tsv"))
+        if looks_like_a_file and not is_column(each) and ".py:" not in each:
+            raise OptionError(
+                f"--label {each}: a label of your own is FILE.py:FUNCTION, or a table FILE.tsv:COLUMN or FILE.csv:COLUMN."
+            )
     if tables and text is None:
         raise OptionError(f"--label {tables[0]}: the rows of a table are for a text that you name. Add --text FILE.")
     documents = experiment.held_out if text is None else read_documents(text)

@@ -376,8 +376,9 @@ class Language(Experiment[LanguageModel]):
 
     @cached_property
     def symbol_names(self) -> list[str]:
-        """What each symbol is called."""
-        plain = [self.tokeniser.decode([k]) for k in range(self.tokeniser.plain)]
+        """What each symbol is called; by its number where it is only a part of a character."""
+        read = [self.tokeniser.decode([k]) for k in range(self.tokeniser.plain)]
+        plain = [f"<{self.tokeniser.kind} {k}>" if name == "\ufffd" else name for k, name in enumerate(read)]
         return [*plain, "Start", "End"] if self.tokeniser.sequences else plain
 
     def symbols_of(self, text: str) -> list[int]:

@@ -145,7 +145,7 @@ def extract_weighted(
     visited, inside = reading.visit(build), reading.inside(build)
     clusters: dict[int, Tensor] = {}
     for n in sizes:
-        tell(f"an automaton of {n} states")
+        tell(f"states: {n}")
         cluster = _clusters(reading, inside, visited, n, seed)
         clusters.setdefault(int(cluster.max()) + 1, cluster)  # smaller than asked if no more points lie apart
     every = [clusters[n] for n in sorted(clusters)]
