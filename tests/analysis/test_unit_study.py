@@ -1,10 +1,11 @@
 """Texts as a model reads them, dealt fairly; and a network made by hand whose unit counts brackets."""
 
+import numpy as np
 import pytest
 import torch
 
 from recurra.analysis.source_labels import python_labels
-from recurra.analysis.unit_study import Reading, deal, holds, read_texts, study_units
+from recurra.analysis.unit_study import Piece, Reading, deal, holds, read_pieces, read_texts, study_units
 from recurra.data.tokenisers import build_tokeniser
 from recurra.errors import DataError, OptionError
 from recurra.models.language import LanguageModel
@@ -13,9 +14,11 @@ from recurra.models.language import LanguageModel
 def test_whole_texts_go_to_one_half() -> None:
     first, second = deal([f"{k} " * 1000 for k in range(10)], 8000, 1000)
     assert len(first) == len(second) == 4
-    assert not {text[0] for text in first} & {text[0] for text in second}
-    one, other = deal(["abcdefgh" * 10], 80)
-    assert ("".join(one), "".join(other)) == ("abcdefgh" * 5, "abcdefgh" * 5)
+    assert not {piece.number for piece in first} & {piece.number for piece in second}
+    assert all(piece.characters == slice(0, 1000) for piece in first)
+    one, other = deal(["abcdefgh" * 10], 70, 20)
+    assert [piece.characters for piece in one] == [slice(0, 20), slice(20, 35)]
+    assert [piece.characters for piece in other] == [slice(35, 55), slice(55, 70)]
     with pytest.raises(DataError, match="more text"):
         deal(["a"], 100)
 
@@ -39,6 +42,16 @@ def test_sequences_have_a_start_that_reads_nothing() -> None:
     assert reading.targets[1, :2].tolist() == [2, tokeniser.end]
     assert reading.lengths.tolist() == [3, 2]
     assert reading.symbols(0) == ["", "a", "b"]
+
+
+def test_given_labels_go_with_their_piece() -> None:
+    texts = ["abcdefghij", "", "klm"]
+    tokeniser = build_tokeniser("char", texts)
+    columns = {"place": [np.arange(10, dtype=np.float32), np.zeros(0, np.float32), np.arange(10, 13, dtype=np.float32)]}
+    pieces = [Piece(1, slice(0, 4)), Piece(0, slice(4, 8)), Piece(2, slice(0, 2))]
+    reading = read_pieces(tokeniser, texts, pieces, columns=columns)
+    assert reading.texts == ["efgh", "kl"]
+    assert reading.labels["place"].tolist() == [4, 5, 6, 10]  # the last symbol of each is a target only
 
 
 def test_labels_of_the_wrong_size_are_refused() -> None:
@@ -87,7 +100,7 @@ def counting_model(size: int) -> LanguageModel:
 def readings() -> tuple[list[Reading], int]:
     texts = make_texts(12, 0)
     tokeniser = build_tokeniser("char", texts)
-    return [read_texts(tokeniser, part, python_labels) for part in deal(texts, 10_000)], tokeniser.size
+    return [read_pieces(tokeniser, texts, part, python_labels) for part in deal(texts, 10_000)], tokeniser.size
 
 
 def test_a_unit_that_counts_brackets_is_found_and_missed() -> None:

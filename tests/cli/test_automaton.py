@@ -60,12 +60,22 @@ def test_of_a_language_model_it_is_weighted(trained: Path, capsys: pytest.Captur
     assert json.loads(capsys.readouterr().out)["method"] == "weighted"
 
 
+def test_one_unit_and_bytes_that_are_no_characters(trained: Path, tmp_path: Path) -> None:
+    settings = ["model.hidden_size=1", "training.steps=2", "training.warmup=1", "engine=eager", "data.tokens=byte"]
+    text = [f"data.path={trained / 'text.txt'}", "training.batch_size=2", "training.truncation=every:8"]
+    assert run(["train", "text", *settings, *text, "--out", str(tmp_path / "one")]) == 0
+    assert run(["automaton", str(tmp_path / "one"), *FEW, "--states", "2", "--svg", str(tmp_path / "one.svg")]) == 0
+    drawn = (tmp_path / "one.svg").read_text()
+    assert "\ufffd" not in drawn
+    assert "&lt;byte 2" in drawn
+
+
 def test_what_has_no_automaton_is_refused(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert "no automaton" in refused(["automaton", str(trained / "flip-flop")], capsys)
     assert "quotient" in refused(["automaton", str(trained / "tomita"), "--method", "quotients"], capsys)
     assert "language models" in refused(["automaton", str(trained / "tomita"), "--method", "weighted"], capsys)
-    assert "language models" in refused(["automaton", str(trained / "text"), "--method", "learning"], capsys)
+    assert "not for language models" in refused(["automaton", str(trained / "text"), "--method", "learning"], capsys)
     assert "cannot be written" in refused(
         ["automaton", str(trained / "tomita"), *FEW, "--svg", str(trained / "text.txt/a.svg")], capsys
     )

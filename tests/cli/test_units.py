@@ -56,6 +56,20 @@ def test_a_label_of_your_own(source: Path, capsys: pytest.CaptureFixture[str]) -
     assert [row["label"] for row in json.loads(capsys.readouterr().out)["labels"]] == ["vowels"]
 
 
+def test_a_label_from_a_table(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "for x in y: (z)\n" * 40
+    Path("other.txt").write_text(text)
+    rows = [f"{int(sign == 'x')}\t{'vowel' if sign in 'aeiou' else 'other'}" for sign in text]
+    Path("labels.tsv").write_text("\n".join(["is-x\tkind", *rows]))
+    asked = ["--label", "labels.tsv:is-x", "--label", "labels.tsv:kind=vowel", "--label", "line-end"]
+    assert run(["units", str(source), "--text", "other.txt", *asked, "--json"]) == 0
+    labels = [row["label"] for row in json.loads(capsys.readouterr().out)["labels"]]
+    assert labels == ["is-x", "kind=vowel", "line-end"]
+    assert run(["units", str(source), "--text", "other.txt", *asked[:2], "--unit", "0.c.2", "--html", "x.html"]) == 0
+    assert Path("x.html").read_text().count("<u>") == 40 + 1  # and the legend
+    capsys.readouterr()
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -64,6 +78,10 @@ def test_a_label_of_your_own(source: Path, capsys: pytest.CaptureFixture[str]) -
         (["--label", "mine.py:vowel"], "has no function"),
         (["--label", "mine.py:short"], "a number for each"),
         (["--label", "mine.py:broken"], "failed on a text"),
+        (["--label", "labels.tsv"], "FILE.tsv:COLUMN"),
+        (["--label", "labels.txt:x"], "FILE.tsv:COLUMN"),
+        (["--label", "labels.tsv:x"], "Add --text FILE"),
+        (["--label", "labels.tsv:x", "--text", "labels.tsv"], "has 1 rows below the first"),
         (["--unit", "0.c.99"], "indices 0 to 3"),
         (["--text", "gone.txt"], "does not exist"),
         (["--html", "nowhere/units.html"], "cannot be written"),
@@ -71,6 +89,7 @@ def test_a_label_of_your_own(source: Path, capsys: pytest.CaptureFixture[str]) -
 )
 def test_what_is_refused(source: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.py").write_text("def short(text): return []\ndef broken(text): return text.x\n")
+    Path("labels.tsv").write_text("x\n1\n")
     assert run(["units", str(source), *options]) == 2
     out, err = capsys.readouterr()
     assert out == ""

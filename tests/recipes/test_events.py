@@ -1,6 +1,7 @@
 """The events recipe: a log in, the next event, the time to it and improbable events out; nothing depends on batches."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,9 @@ import torch
 from recurra.cli.main import run
 from recurra.data.cases import CaseCode, Cases
 from recurra.data.events import Case
+from recurra.errors import DataError
 from recurra.models.events import EventModel
+from recurra.recipes.event_reading import LONGEST, strings_of
 from tests.cli.test_train import refused
 
 SETTINGS = [
@@ -128,3 +131,63 @@ def test_a_rank_without_cases_takes_part_in_validation() -> None:
     code = CaseCode.of(cases)
     stream = Cases([code.encode(case) for case in cases], 2, shuffle=False, rank=1, world=2)
     assert [len(batch.inputs) for batch in stream.one_pass()] == [1, 0]
+
+
+@pytest.mark.usefixtures("here")
+def test_the_automaton_of_a_log(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", "events", "data.path=log.csv", *SETTINGS, "--out", "run"]) == 0
+    capsys.readouterr()
+    assert run(["automaton", "run", "--most", "8", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    machine = found["machine"]
+    assert machine["symbols"] == ["check", "close", "open", "repair"]
+    assert machine["classes"][-1] == "(end of case)"
+    assert machine["chances"][0][2] == pytest.approx(1, abs=1e-3)  # every case begins with open, the strings say
+    assert found["curve"][0]["lost"] > 0.3
+    assert found["lost"] < 0.1
+    assert found["curve"][-1]["nats"] == pytest.approx(found["nats_of_network"], abs=0.1)
+    # after one round half of the cases close, and nothing before says which: a choice of two in 4 or 6 events
+    assert 0.1 < found["nats_of_network"] < 0.3
+    assert "each feature of time at its median" in found["about"]
+
+    for method in ("quotient", "learning"):
+        assert run(["automaton", "run", "--method", method, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["fidelity"] > 0.95
+        assert found["fidelity_to_truth"] == pytest.approx(found["accuracy_of_network"], abs=0.1)
+        assert set(found["machine"]["says"]) <= {"check", "close", "repair", "(end of case)", None}
+    assert run(["automaton", "run", "--method", "quotient"]) == 0
+    said = capsys.readouterr().out
+    assert "as is true" in said
+    assert "the true machine" not in said
+
+
+@pytest.mark.usefixtures("here")
+def test_what_an_automaton_holds_is_said_and_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    """The kind says how many rounds there are: at its most frequent value, large, what the network says changes."""
+    rows = Path("log.csv").read_text().splitlines()
+    Path("timeless.csv").write_text("\n".join(",".join(row.split(",")[:2] + row.split(",")[3:]) for row in rows))
+    shares = {}
+    for name, attributes in (("kind", ["data.attributes=kind"]), ("none", [])):
+        assert run(["train", "events", "data.path=timeless.csv", *attributes, *SETTINGS, "--out", name]) == 0
+        capsys.readouterr()
+        assert run(["automaton", name, "--states", "4"]) == 0
+        shares[name] = capsys.readouterr().out
+    assert "nothing is held" in shares["none"]
+    assert "kind at its most frequent value" in shares["kind"]
+    share = re.search(r"for ([\d.]+)% of \d+ held-out events", shares["kind"])
+    assert share is not None
+    assert 70 < float(share[1]) < 99
+
+
+def test_cases_as_strings() -> None:
+    cases = [Case("1", ["open", "close"], None), Case("2", ["open", "kick", "close"], None), Case("3", ["close"], None)]
+    code = CaseCode.of(cases[:1])
+    coded = [code.encode(case) for case in cases]
+    assert strings_of(coded, lambda case: case.what - 1).tolist() == [[1, 0, -1], [0, -1, -1]]  # kick is not known
+    cut = strings_of(coded, lambda case: case.what - 1, cut=True)
+    assert cut.tolist() == [[1, 0, -1], [1, -1, -1], [0, -1, -1]]
+    long = code.encode(Case("4", ["open"] * 500, None))
+    assert strings_of([long], lambda case: case.what).tolist() == [[2] * LONGEST]  # nothing says that it ends there
+    with pytest.raises(DataError, match="none of 1 cases"):
+        strings_of(coded[1:2], lambda case: case.what - 1)

@@ -81,6 +81,17 @@ def test_any_seed_makes_a_log_and_another_one_to_judge() -> None:
     assert not any(case.activities == other.activities for case in known for other in held)
 
 
+@pytest.mark.parametrize(("recipe", "seen"), [("washing-machine-log", "state"), ("washing-machine-hidden", "output")])
+def test_only_what_is_seen_is_read(recipe: str, seen: str) -> None:
+    made = begin(override(find_recipe(recipe), ["data.cases=20", "data.length=10"]))
+    assert isinstance(made, MachineLog)
+    assert list(made.code.values) == [seen]
+    truth = made.reading(made.untrained_model()).truth
+    assert truth is not None
+    assert set(truth.says) <= set(made.code.values[seen])
+    assert truth.symbols[0].startswith(f"{made.code.values[seen][1]} · ")
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -113,6 +124,12 @@ def test_from_the_machine_to_its_noise(capsys: pytest.CaptureFixture[str]) -> No
     assert found["gru-32"]["false alarms"] < 0.05
     assert found["the machine"] == {"next state": 1, "pairs right": 1, "noise flagged": 1, "false alarms": 0}
     assert found["counting pairs"]["next state"] < 1
+
+    assert run(["automaton", "run", "--strings", "100", "--scored", "30", "--json"]) == 0
+    automaton = json.loads(capsys.readouterr().out)
+    assert automaton["fidelity"] > 0.9
+    assert automaton["accuracy_of_network"] > 0.9
+    assert "Off · Power" in automaton["machine"]["symbols"]
 
     log = simulate_log(cases=30, length=40, seed=99)
     write_log("other.csv", log)

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from recurra.analysis.ablation import Ablation, losses
 from recurra.analysis.neurons import Activity, Finding, record_activity, search
-from recurra.analysis.source_labels import Labeller
+from recurra.analysis.source_labels import Labeller, Values
 from recurra.data.tokenisers import Tokeniser
 from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.language import LanguageModel
@@ -24,25 +24,33 @@ ABLATED = 1000
 """Steps of each text over which losses without a unit are compared."""
 
 
-def deal(texts: Sequence[str], size: int, piece: int = PIECE) -> tuple[list[str], list[str]]:
+@dataclass(frozen=True)
+class Piece:
+    """Where a piece of some texts is: the number of the text, and its characters."""
+
+    number: int
+    characters: slice
+
+
+def deal(texts: Sequence[str], size: int, piece: int = PIECE) -> tuple[list[Piece], list[Piece]]:
     """About `size` characters of some texts in two halves: to choose units on, and to score them on.
 
     Whole texts go to one half or the other, each cut to its first `piece` characters; a single text is cut in the middle.
     """
     if len(texts) == 1:
-        text = texts[0][:size]
+        end = min(size, len(texts[0]))
         parts = [
-            [half[k : k + piece] for k in range(0, len(half), piece)]
-            for half in (text[: len(text) // 2], text[len(text) // 2 :])
+            [Piece(0, slice(k, min(k + piece, stop))) for k in range(start, stop, piece)]
+            for start, stop in ((0, end // 2), (end // 2, end))
         ]
     else:
-        long = [text for text in texts if len(text) >= 1000]
-        known = long if len(long) > 3 else [text for text in texts if text]
-        usual = sum(min(piece, len(text)) for text in known) / max(1, len(known))
+        long = [k for k, text in enumerate(texts) if len(text) >= 1000]
+        known = long if len(long) > 3 else [k for k, text in enumerate(texts) if text]
+        usual = sum(min(piece, len(texts[k])) for k in known) / max(1, len(known))
         count = min(len(known), max(2, round(size / max(1.0, usual))))
-        some = [known[k * len(known) // count][:piece] for k in range(count)]
+        some = [Piece(known[k * len(known) // count], slice(0, piece)) for k in range(count)]
         parts = [some[::2], some[1::2]]
-    if not all(any(len(text) > 1 for text in part) for part in parts):
+    if not all(any(len(texts[each.number][each.characters]) > 1 for each in part) for part in parts):
         raise DataError("units are chosen on one part of a text and scored on another: give more text.")
     return parts[0], parts[1]
 
@@ -76,11 +84,38 @@ class Reading:
             return record_activity(model.recurrent, model.embed(self.inputs), self.lengths, gates=gates)
 
 
-def read_texts(tokeniser: Tokeniser, texts: Sequence[str], labeller: Labeller | None = None) -> Reading:
-    """Texts as symbols; the label of a symbol is that of its last character."""
-    texts = [text for text in texts if len(tokeniser.ends(text)) > 1 or (text and tokeniser.start is not None)]
-    lines, spans, labels = [], [], dict[str, list[Tensor]]()
-    for text in texts:
+def read_pieces(
+    tokeniser: Tokeniser,
+    texts: Sequence[str],
+    pieces: Sequence[Piece],
+    labeller: Labeller | None = None,
+    columns: Mapping[str, Sequence[Values]] | None = None,
+) -> Reading:
+    """Pieces of texts as symbols, with the labels that are computed for each and those given for all characters of all texts."""
+    given = [
+        {name: values[piece.number][piece.characters] for name, values in (columns or {}).items()} for piece in pieces
+    ]
+    return read_texts(tokeniser, [texts[each.number][each.characters] for each in pieces], labeller, given)
+
+
+def read_texts(
+    tokeniser: Tokeniser,
+    texts: Sequence[str],
+    labeller: Labeller | None = None,
+    given: Sequence[Mapping[str, Values]] | None = None,
+) -> Reading:
+    """Texts as symbols; the label of a symbol is that of its last character.
+
+    - `given`: further labels of each text, which are not computed from it.
+    """
+    further = [{} for _ in texts] if given is None else given
+    known = [
+        (text, own)
+        for text, own in zip(texts, further, strict=True)
+        if len(tokeniser.ends(text)) > 1 or (text and tokeniser.start is not None)
+    ]
+    texts, lines, spans, labels = [text for text, _ in known], [], [], dict[str, list[Tensor]]()
+    for text, own in known:
         ids, span = tokeniser.encode(text, unknown="replace"), tokeniser.ends(text)
         if tokeniser.start is not None and tokeniser.end is not None:
             ids = torch.cat([torch.tensor([tokeniser.start]), ids, torch.tensor([tokeniser.end])])
@@ -89,7 +124,8 @@ def read_texts(tokeniser: Tokeniser, texts: Sequence[str], labeller: Labeller | 
             span = span[:-1]  # the last symbol is a target only
         lines.append(ids)
         spans.append(span)
-        for name, values in _checked(labeller(text), text).items() if labeller is not None else ():
+        computed = {} if labeller is None else labeller(text)
+        for name, values in _checked({**computed, **own}, text).items():
             labels.setdefault(name, []).append(values[(span - 1).clamp(min=0)])
     if not lines:
         raise DataError("there is no text of two symbols to read. Give more.")

@@ -9,7 +9,7 @@ from recurra.cli.output import AsJson, console, print_json, print_table
 
 if TYPE_CHECKING:
     from recurra.analysis.neurons import Unit
-    from recurra.analysis.source_labels import Labeller
+    from recurra.analysis.source_labels import Labeller, Values
     from recurra.analysis.unit_study import Reading, UnitStudy
     from recurra.recipes.language import Language
     from recurra.report.subject import Subject
@@ -22,7 +22,10 @@ def units(
     run: Annotated[Path, typer.Argument(help="A run folder of a language model.")],
     label: Annotated[
         list[str] | None,
-        typer.Option(help="Only this label, e.g. inside-string; or one of your own, FILE.py:FUNCTION. Again for more."),
+        typer.Option(
+            help="Only this label, e.g. inside-string; or one of your own: FILE.py:FUNCTION, or from a table FILE.tsv:COLUMN or "
+            "FILE.tsv:COLUMN=VALUE. Again for more."
+        ),
     ] = None,
     text: Annotated[
         str | None, typer.Option(help="A text file, folder or glob; otherwise the run's held-out text.")
@@ -39,7 +42,7 @@ def units(
     """Single units that follow something in the text: strings, comments, depth. Chosen on one part of it, scored on another,
     beside shifted labels and the network before training."""
     from recurra.analysis.neurons import read_unit
-    from recurra.analysis.unit_study import PIECE, deal, read_texts, study_units
+    from recurra.analysis.unit_study import PIECE, Piece, deal, read_pieces, study_units
     from recurra.errors import OptionError
     from recurra.recipes.language import Language
     from recurra.report.subject import open_subject
@@ -50,14 +53,14 @@ def units(
         raise OptionError(
             f"{run} is no language model: its recipe is {experiment.recipe.name}. Units are shown over text."
         )
-    texts, labeller, names = _read(experiment, text, label or [])
+    texts, labeller, columns, names = _read(experiment, text, label or [])
     if unit is not None:
         shown = read_unit(unit, subject.model.recurrent)
-        pieces = [each[:PIECE] for each in texts[: max(1, size // PIECE)]]
-        reading = read_texts(experiment.tokeniser, pieces, labeller)
+        pieces = [Piece(k, slice(0, PIECE)) for k in range(len(texts))][: max(1, size // PIECE)]
+        reading = read_pieces(experiment.tokeniser, texts, pieces, labeller, columns)
         _show(subject, shown, reading, names, html, as_json)
         return
-    chosen, scored = (read_texts(experiment.tokeniser, part, labeller) for part in deal(texts, size))
+    chosen, scored = (read_pieces(experiment.tokeniser, texts, part, labeller, columns) for part in deal(texts, size))
     before = experiment.untrained_model()
     study = study_units(subject.model, before, chosen, scored, names or None, gates=not states, seed=seed)
     if html is not None:
@@ -70,20 +73,36 @@ def units(
         print(f"page: {html}")
 
 
-def _read(experiment: Language, text: str | None, asked: list[str]) -> tuple[list[str], Labeller, list[str]]:
-    """The texts, what labels them, and the names of the labels that were asked for."""
+def _read(
+    experiment: Language, text: str | None, asked: list[str]
+) -> tuple[list[str], Labeller, dict[str, list[Values]], list[str]]:
+    """The texts, what labels them, labels that tables give them, and the names of the labels that were asked for."""
+    from recurra.analysis.column_labels import column_name, is_column, read_column
     from recurra.analysis.user_labels import read_labeller
     from recurra.data.text import read_documents
+    from recurra.errors import OptionError
     from recurra.report.units import usual_labels
 
+    tables = [each for each in asked if is_column(each)]
+    for each in asked:
+        looks_like_a_file = ":" in each or each.endswith((".py", ".csv", ".tsv"))
+        if looks_like_a_file and not is_column(each) and ".py:" not in each:
+            raise OptionError(
+                f"--label {each}: a label of your own is FILE.py:FUNCTION, or a table FILE.tsv:COLUMN or FILE.csv:COLUMN."
+            )
+    if tables and text is None:
+        raise OptionError(f"--label {tables[0]}: the rows of a table are for a text that you name. Add --text FILE.")
     documents = experiment.held_out if text is None else read_documents(text)
+    texts = [document.text for document in documents]
     usual = usual_labels([document.name for document in documents])
     own = {each.rpartition(":")[2]: read_labeller(each) for each in asked if ".py:" in each}
+    columns = {column_name(each): read_column(each, texts) for each in tables}
 
     def labeller(text: str) -> dict[str, Any]:
         return {name: values for each in (usual, *own.values()) for name, values in each(text).items()}
 
-    return [document.text for document in documents], labeller, [each.rpartition(":")[2] for each in asked]
+    names = [column_name(each) if is_column(each) else each.rpartition(":")[2] for each in asked]
+    return texts, labeller, columns, names
 
 
 def _rows(study: UnitStudy) -> list[dict[str, Any]]:

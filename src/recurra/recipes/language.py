@@ -357,7 +357,7 @@ class Language(Experiment[LanguageModel]):
             return model.embed(torch.tensor([[number]]))[0, 0]
 
     def reading(self, model: LanguageModel) -> Reading:
-        """Symbols in, the next one as the class; strings are the model's own. Starts and ends are not read within a string."""
+        """Symbols in, the next one as the class; strings are the model's own."""
         names = self.symbol_names
         return Reading(
             model.recurrent,
@@ -366,6 +366,7 @@ class Language(Experiment[LanguageModel]):
             names[: self.tokeniser.plain],
             names,
             opening=self.opening([]),
+            end=self.tokeniser.end,
         )
 
     @torch.no_grad()
@@ -375,8 +376,9 @@ class Language(Experiment[LanguageModel]):
 
     @cached_property
     def symbol_names(self) -> list[str]:
-        """What each symbol is called."""
-        plain = [self.tokeniser.decode([k]) for k in range(self.tokeniser.plain)]
+        """What each symbol is called; by its number where it is only a part of a character."""
+        read = [self.tokeniser.decode([k]) for k in range(self.tokeniser.plain)]
+        plain = [f"<{self.tokeniser.kind} {k}>" if name == "\ufffd" else name for k, name in enumerate(read)]
         return [*plain, "Start", "End"] if self.tokeniser.sequences else plain
 
     def symbols_of(self, text: str) -> list[int]:

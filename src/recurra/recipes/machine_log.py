@@ -13,12 +13,19 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from recurra.analysis.automata.finite import Moore
+from recurra.analysis.automata.reading import Reading
+from recurra.data.cases import Coded
 from recurra.data.events import Case, EventLog
+from recurra.data.machine import TRIGGERS, tables
 from recurra.data.machine_log import simulate_log, walk
-from recurra.errors import DataError, OptionError
+from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.events import EventModel
 from recurra.recipes.base import Answer, Preset, Question
+from recurra.recipes.event_reading import draw_from, strings_of, usual_vectors
 from recurra.recipes.events import EventData, EventModelSettings, EventRecipe, Events
 from recurra.training.loop import Training
 from recurra.types import setting
@@ -79,7 +86,9 @@ class MachineLog(Events):
         held = round(data.test * data.cases)
         log = simulate_log(data.cases - held, data.length, seed % 2**64, data.noise)
         other = simulate_log(held, data.length, (TEST + seed) % 2**64, data.noise).cases if held else []
-        return replace(log, cases=log.cases + other)
+        seen = data.attributes  # the other one is not read: hidden states must not be among what is seen
+        cases = [replace(case, attributes={seen: case.attributes[seen]}) for case in log.cases + other]
+        return replace(log, cases=cases)
 
     def judge(self, model: EventModel, question: Question) -> Answer:
         if question.window is not None or question.dynamic is not None:
@@ -100,11 +109,50 @@ class MachineLog(Events):
         """Between the noise and the other triggers of validation cases: the machine says which is which."""
         return between(self.parts["valid"], self._said(model, self.parts["valid"]), alarms)
 
+    def reading(self, model: EventModel) -> Reading:
+        """Pairs of what is seen and trigger in, as training cases have them; what is seen next as the class."""
+        seen, parts = self.recipe.data.predict, self.coded_parts()
+        activities, values = self.code.activities, self.code.values[seen]
+
+        def numbers(case: Coded) -> Tensor:
+            return case.attributes[:, 0] * len(activities) + case.what
+
+        pairs = torch.cat([numbers(case) for case in parts[0]]).unique()
+        place = torch.full((len(values) * len(activities),), -1)
+        place[pairs] = torch.arange(len(pairs))
+
+        def name(case: Coded) -> Tensor:
+            return place[numbers(case)]
+
+        met = [(values[pair // len(activities)], activities[pair % len(activities)]) for pair in pairs.tolist()]
+        return Reading(
+            model.recurrent,
+            usual_vectors(model, parts[0], name, len(pairs)),
+            lambda hidden: model.predicted[0](hidden)[..., 1:],
+            [f"{state} · {trigger}" for state, trigger in met],
+            values[1:],
+            draw_from([strings_of(part, name, cut=True) for part in parts]),
+            truth=_pair_machine(met, seen),
+            about=f"A symbol is a pair of {seen} and trigger; what is said is the {seen} that the next row meets.",
+        )
+
     def _said(self, model: EventModel, cases: list[Case]) -> Iterator[Said]:
         names = self.code.values[self.recipe.data.predict]
         for case, (logs, _, (further,)) in self.following(model, cases):
             chances = logs[:-1].gather(1, self.code.encode(case).what[1:, None])[:, 0].exp()
             yield Said([names[k] for k in further[:-1].argmax(-1).tolist()], [1.0, *chances.tolist()])
+
+
+def _pair_machine(pairs: list[tuple[str, str]], seen: str) -> Moore:
+    """The machine as something that reads pairs of what is seen of it and a trigger; pairs that it never meets lead nowhere."""
+    machines, after, _ = tables()
+    shown = [machine.name if seen == "state" else machine.output for machine in machines]
+    columns = [TRIGGERS.index(choose_from("trigger", trigger, TRIGGERS)) for _, trigger in pairs]
+    rows = [
+        tuple(int(after[k, column]) if met == shown[k] else -1 for (met, _), column in zip(pairs, columns, strict=True))
+        for k in range(len(machines))
+    ]
+    return Moore(tuple(f"{met} · {trigger}" for met, trigger in pairs), tuple(rows), tuple(shown)).minimised()
 
 
 class Counted:

@@ -6,6 +6,8 @@ import base64
 
 from recurra.analysis.automata.drawing import to_svg
 from recurra.analysis.automata.extraction import Extraction, extract
+from recurra.analysis.automata.finite import Moore
+from recurra.analysis.automata.weighted import Weighted, WeightedExtraction, extract_weighted
 from recurra.errors import OptionError
 from recurra.report.page import Figure, Section, escape, table
 from recurra.report.subject import Subject
@@ -23,16 +25,25 @@ def automaton_section(subject: Subject) -> Section | None:
         return None
     if reading.is_language:
         return None
-    found = extract(reading, "quotient", count=STRINGS, scored=SCORED, most=MOST)
-    machine, command = found.machine, subject.command("automaton RUN")
-    figures = [
-        Figure(
-            _curve(found),
-            "How often a machine of so many states says what the network says; the arrow marks the one that was chosen.",
-            f"Chosen as {found.why}, on strings apart from those that score; states are clusters of visited states.",
-            command,
+    command = subject.command("automaton RUN")
+    if reading.says_next:
+        chances = extract_weighted(reading, count=STRINGS, scored=SCORED, most=MOST)
+        curve, why = _weighted_curve(chances), chances.why
+        machine: Moore | Weighted = chances.machine
+        caption = "What an automaton of so many states loses to the network; the arrow marks the one that was chosen."
+        lead = f"As an automaton with chances it takes {machine.size} states, which lose {chances.chosen.lost:.3f} nats a step."
+        limit = "It is almost, not exactly, the network; rare symbols are not drawn."
+    else:
+        found = extract(reading, "quotient", count=STRINGS, scored=SCORED, most=MOST)
+        curve, machine, why = _curve(found), found.machine, found.why
+        caption = (
+            "How often a machine of so many states says what the network says; the arrow marks the one that was chosen."
         )
-    ]
+        truth = "" if found.chosen.truth is None else f" and {found.chosen.truth:.2%} as is true"
+        lead = f"As a finite machine it takes {machine.size} states, which say {found.chosen.network:.2%} as the network{truth}."
+        limit = "It is almost, not exactly, the network: ways that no string took are not known."
+    chosen = f"Chosen as {why}, on strings apart from those that score; states are clusters of visited states."
+    figures = [Figure(curve, caption, chosen, command)]
     if machine.size <= DRAWN:
         drawn = base64.b64encode(to_svg(machine).encode()).decode()
         alt = escape(f"A machine of {machine.size} states with the ways between them.")
@@ -40,17 +51,23 @@ def automaton_section(subject: Subject) -> Section | None:
             Figure(
                 f'<img src="data:image/svg+xml;base64,{drawn}" alt="{alt}">',
                 f"The machine: {machine.size} states, and where each symbol leads from each.",
-                "It is almost, not exactly, the network: ways that no string took are not known.",
+                limit,
                 command.replace("automaton", "automaton --svg machine.svg"),
             )
         )
-    truth = "" if found.chosen.truth is None else f" and {found.chosen.truth:.2%} as is true"
-    lead = f"As a finite machine it takes {machine.size} states, which say {found.chosen.network:.2%} as the network{truth}."
-    return Section("Automaton", figures, lead)
+    return Section("Automaton", figures, f"{lead} {reading.about}".strip())
+
+
+def _weighted_curve(found: WeightedExtraction) -> str:
+    rows = [
+        [f"{point.states}{' ←' if point is found.chosen else ''}", f"{point.lost:.4f}", f"{point.agreement:.2%}"]
+        for point in found.curve
+    ]
+    return table(["states", "nats lost a step", "likeliest symbol alike"], rows)
 
 
 def _curve(found: Extraction) -> str:
-    columns = ["states", "as the network", *(["as is true"] if found.truth else [])]
+    columns = ["states", "as the network", *([] if found.accuracy is None else ["as is true"])]
     rows = [
         [
             f"{point.states}{' ←' if point is found.chosen else ''}",

@@ -9,7 +9,7 @@ import torch
 from recurra.analysis.neurons import Activity, Finding, Unit
 from recurra.analysis.source_labels import Labeller, python_labels, text_labels
 from recurra.analysis.unit_colours import ColouredText, colour_text
-from recurra.analysis.unit_study import Reading, UnitStudy, deal, holds, read_texts, study_units
+from recurra.analysis.unit_study import Reading, UnitStudy, deal, holds, read_pieces, study_units
 from recurra.recipes.language import Language
 from recurra.report.page import Figure, Section, escape, table
 from recurra.report.subject import Subject
@@ -25,7 +25,7 @@ def units_section(subject: Subject) -> Section | None:
         return None
     labels = usual_labels([document.name for document in experiment.held_out])
     texts = [document.text for document in experiment.held_out]
-    chosen, scored = (read_texts(experiment.tokeniser, part, labels) for part in deal(texts, SIZE))
+    chosen, scored = (read_pieces(experiment.tokeniser, texts, part, labels) for part in deal(texts, SIZE))
     study = study_units(subject.model, experiment.untrained_model(), chosen, scored, gates=False, ablated=ABLATED)
     figures = study_figures(study, subject.command(f"units RUN --size {SIZE} --states"), subject)
     return Section("Units over text", figures, summary(study))

@@ -25,7 +25,7 @@ class Slipping(Reading):
         self.machine, self.truth, self.slips = machine, machine, slips
         self.symbols, self.classes = machine.symbols, tuple(dict.fromkeys(name for name in machine.says if name))
         self.draw = self.draw_test = draw
-        self.speaks_first, self.is_language = speaks_first, False
+        self.speaks_first, self.is_language, self.says_next = speaks_first, False, False
         self.start = torch.tensor([0, PERIOD - 1])
         self.table = torch.tensor(machine.after)
         self.voices = torch.tensor([self.classes.index(name) for name in machine.says if name])

@@ -5,11 +5,14 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import torch
 
 from recurra.analysis.automata.drawing import (
     LETTER,
     LINE,
+    NOWHERE,
     WRITERS,
+    shown,
     state_names,
     to_dot,
     to_mermaid,
@@ -18,6 +21,7 @@ from recurra.analysis.automata.drawing import (
     write_machine,
 )
 from recurra.analysis.automata.finite import Moore
+from recurra.analysis.automata.weighted import Weighted
 from recurra.errors import OptionError
 from recurra.recipes.memory import MACHINES
 
@@ -43,6 +47,45 @@ def test_symbols_that_lead_alike_are_one_way() -> None:
     assert idle == ["any other", "Power", "Program 1, Program 2", "Program 3, Program 4", "Program 5, Program 6"]
 
 
+def test_symbols_that_cannot_be_seen_are_quoted() -> None:
+    assert [shown(name) for name in ("a", " ", "\n", ",", "", "Take in charge")] == [
+        "a",
+        "' '",
+        "'\\n'",
+        "','",
+        "''",
+        "Take in charge",
+    ]
+
+
+def test_ways_that_are_not_known_are_not_any_other() -> None:
+    some = Moore(("a", "b", "c", "d", "e", "f", "g"), ((0, 0, 0, 0, -1, -1, -1),), ("x",))
+    assert [(way.to, way.label) for way in ways(some)] == [(0, "any other known"), (-1, "e, f, g")]
+
+
+WEIGHTED = Weighted(
+    tuple("abcdefgh"),
+    (*"abcdefgh", "end"),
+    torch.tensor([[1] * 8, [1, 0, 0, 0, 0, 0, 0, 0]]),
+    torch.tensor([[0.4, 0.3, 0.1, 0.05, 0.04, 0.03, 0.03, 0.03, 0.02], [0.25, 0.25, 0, 0, 0, 0, 0, 0, 0.5]]),
+    torch.tensor([[0.0] * 8, [0.5, 0.25, 0.125, 0.0625, 0.0625, 0.0, 0.0, 0.0]]),
+)
+
+
+def test_of_a_weighted_automaton_the_likely_ways_are_drawn() -> None:
+    assert state_names(WEIGHTED) == ["0: start", "1: after a, b, c (100%)"]
+    assert [(way.start, way.to, way.label) for way in ways(WEIGHTED)] == [
+        (0, 1, "a 0.40, b 0.30, c 0.10, d 0.05, e 0.04, f 0.03"),
+        (0, NOWHERE, "3 others 0.08"),
+        (1, NOWHERE, "end 0.50"),
+        (1, 1, "a 0.25"),
+        (1, 0, "b 0.25"),
+    ]
+    assert '0 [label="0: start\\n3 others 0.08"];' in to_dot(WEIGHTED)
+    assert to_dot(WEIGHTED).count("->") == 4
+    assert 'state "0#58; start#59; 3 others 0#46;08" as s0' in to_mermaid(WEIGHTED)
+
+
 def test_dot_and_mermaid() -> None:
     assert '0 -> 1 [label="1"];' in to_dot(ODD)
     assert to_dot(WASHING).count("->") == 1 + len(ways(WASHING))
@@ -61,8 +104,8 @@ def boxes(svg: str) -> list[tuple[float, float, float, float]]:
     return found
 
 
-@pytest.mark.parametrize("machine", [ODD, WASHING], ids=["odd", "washing machine"])
-def test_no_label_lies_on_another_or_under_a_line(machine: Moore) -> None:
+@pytest.mark.parametrize("machine", [ODD, WASHING, WEIGHTED], ids=["odd", "washing machine", "weighted"])
+def test_no_label_lies_on_another_or_under_a_line(machine: Moore | Weighted) -> None:
     svg = to_svg(machine)
     labels = boxes(svg)
     assert len(labels) == machine.size + len(ways(machine))

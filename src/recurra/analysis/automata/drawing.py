@@ -13,6 +13,7 @@ from html import escape
 from pathlib import Path
 
 from recurra.analysis.automata.finite import Machine, Mealy, Moore
+from recurra.analysis.automata.weighted import Weighted
 from recurra.errors import OptionError
 from recurra.runs.disk import reason, replace_file
 
@@ -21,19 +22,28 @@ LINE, LANE, LETTER, MARGIN = 20, 16, 7.2, 16
 COLOURS = ("#0969da", "#bc4c00", "#1a7f37", "#8250df", "#bf3989", "#9a6700", "#0b7285", "#cf222e")
 FEW = 3
 """So many symbols are named on a way; the largest group of more is "any other"."""
+LIKELY, RARE = 6, 0.02
+"""Of a state with chances, so many symbols at most are drawn, and none that is rarer; the others are said in one line."""
+NOWHERE = -2
+"""Where something leads that is written at a state and has no way."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """From a state to another (−1: not known), and what is written on it."""
+    """From a state to another (−1: not known; `NOWHERE`: only words), and what is written on it."""
 
     start: int
     to: int
     label: str
 
 
-def state_names(machine: Machine) -> list[str]:
-    """What each state is called: what it says, with a number where several say it."""
+def state_names(machine: Machine | Weighted) -> list[str]:
+    """What each state is called: what it says, with a number where several say it.
+
+    Of a weighted automaton: its number, the symbols that lead to it most often, and the share of all steps that do.
+    """
+    if isinstance(machine, Weighted):
+        return [_weighted_name(machine, state) for state in range(machine.size)]
     if not isinstance(machine, Moore):
         return [str(state) for state in range(machine.size)]
     said = [name or "start" for name in machine.says]
@@ -45,51 +55,88 @@ def state_names(machine: Machine) -> list[str]:
     return names
 
 
-def ways(machine: Machine) -> list[Way]:
-    """The ways of each state, symbols that lead alike together."""
+def _weighted_name(machine: Weighted, state: int) -> str:
+    share = float(machine.entered[state].sum())
+    top = machine.entered[state].topk(min(FEW, len(machine.symbols)))
+    led = [shown(machine.symbols[k]) for part, k in zip(top.values, top.indices.tolist(), strict=True) if part > 0]
+    return f"{state}: after {', '.join(led)} ({share:.0%})" if led else f"{state}: start"
+
+
+def shown(symbol: str) -> str:
+    """A symbol's name as it can be read in a list: in quotation marks where it is blank, a comma or cannot be printed."""
+    return symbol if symbol.isprintable() and symbol.strip() == symbol not in ("", ",") else repr(symbol)
+
+
+def ways(machine: Machine | Weighted) -> list[Way]:
+    """The ways of each state, symbols that lead alike together; of a weighted automaton the likely ones."""
+    if isinstance(machine, Weighted):
+        return [way for state in range(machine.size) for way in _weighted_ways(machine, state)]
     found = []
     for state, row in enumerate(machine.after):
         groups: dict[tuple[int, str], list[str]] = {}
         for k, then in enumerate(row):
             answer = f" / {machine.says[state][k]}" if isinstance(machine, Mealy) and then >= 0 else ""
-            groups.setdefault((then, answer), []).append(machine.symbols[k])
-        largest = max(groups, key=lambda group: len(groups[group]))
+            groups.setdefault((then, answer), []).append(shown(machine.symbols[k]))
+        largest = max(groups, key=lambda group: (group[0] >= 0, len(groups[group])))
+        any_other = "any" if len(groups) == 1 else "any other known" if -1 in row else "any other"
         for (then, answer), symbols in groups.items():
             rest = (then, answer) == largest and len(symbols) > FEW
-            said = ("any" if len(groups) == 1 else "any other") if rest else ", ".join(symbols)
+            said = any_other if rest else ", ".join(symbols)
             found.append(Way(state, then, said + answer))
     return found
 
 
-def to_dot(machine: Machine) -> str:
+def _weighted_ways(machine: Weighted, state: int) -> list[Way]:
+    """The likeliest symbols with their chances, by where they lead; then how many others there are, and their chance."""
+    groups: dict[int, list[str]] = {}
+    order = machine.chances[state].sort(descending=True)
+    likely = [(k, p) for k, p in zip(order.indices.tolist(), order.values.tolist(), strict=True) if p >= RARE][:LIKELY]
+    for k, chance in likely:
+        then = int(machine.after[state, k]) if k < len(machine.symbols) else NOWHERE
+        groups.setdefault(then, []).append(f"{shown(machine.classes[k])} {chance:.2f}")
+    others, rest = len(machine.classes) - len(likely), 1 - sum(chance for _, chance in likely)
+    found = [Way(state, then, ", ".join(symbols)) for then, symbols in groups.items()]
+    return [*found, Way(state, NOWHERE, f"{others} others {rest:.2f}")] if rest >= 0.005 else found
+
+
+def _with_words(machine: Machine | Weighted, between: str) -> list[str]:
+    """The names of states, each with what is only written there."""
+    words = [way for way in ways(machine) if way.to == NOWHERE]
+    return [
+        between.join([name, *(way.label for way in words if way.start == state)])
+        for state, name in enumerate(state_names(machine))
+    ]
+
+
+def to_dot(machine: Machine | Weighted) -> str:
     """For Graphviz."""
     lines = ["digraph machine {", "  rankdir=LR;", '  node [shape=box, style=rounded]; start [shape=point, label=""];']
-    lines += [f"  {k} [label={_quoted(name)}];" for k, name in enumerate(state_names(machine))]
+    lines += [f"  {k} [label={_quoted(name)}];" for k, name in enumerate(_with_words(machine, "\n"))]
     lines.append("  start -> 0;")
     lines += [f"  {way.start} -> {way.to} [label={_quoted(way.label)}];" for way in ways(machine) if way.to >= 0]
     return "\n".join([*lines, "}"]) + "\n"
 
 
 def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
-def to_mermaid(machine: Machine) -> str:
+def to_mermaid(machine: Machine | Weighted) -> str:
     """For Mermaid, which Markdown pages show as a picture."""
 
     def plain(text: str) -> str:
         return "".join(sign if sign.isalnum() or sign in " ,/-ε" else f"#{ord(sign)};" for sign in text)
 
     lines = ["stateDiagram-v2", "  direction LR"]
-    lines += [f'  state "{plain(name)}" as s{k}' for k, name in enumerate(state_names(machine))]
+    lines += [f'  state "{plain(name)}" as s{k}' for k, name in enumerate(_with_words(machine, "; "))]
     lines.append("  [*] --> s0")
     lines += [f"  s{way.start} --> s{way.to}: {plain(way.label)}" for way in ways(machine) if way.to >= 0]
     return "\n".join(lines) + "\n"
 
 
-def to_svg(machine: Machine) -> str:
+def to_svg(machine: Machine | Weighted) -> str:
     """A picture that needs no other program."""
-    names, known = state_names(machine), [way for way in ways(machine) if way.to >= 0]
+    names, known = state_names(machine), [way for way in ways(machine) if way.to != -1]
     rows: list[list[Way]] = [[way for way in known if way.start == state] for state in range(machine.size)]
     tops, y = [], float(MARGIN)
     for row in rows:
@@ -115,7 +162,7 @@ def to_svg(machine: Machine) -> str:
             sign = " ↺" if way.to == state else ""
             parts.append(f'<text x="{text:g}" y="{joined[-1][1] + 4:g}">{escape(way.label)}{sign}</text>')
         for way, at in joined:
-            if way.to != state:
+            if way.to not in (state, NOWHERE):
                 end, x = tops[way.to] + LINE / 2 - 4, lanes_from + LANE * lane[way.to]
                 begin = text + LETTER * (len(way.label) + 1)
                 parts.append(
@@ -156,10 +203,10 @@ def _lanes(rows: list[list[Way]], size: int) -> dict[int, int]:
     return found
 
 
-WRITERS: dict[str, Callable[[Machine], str]] = {"dot": to_dot, "mermaid": to_mermaid, "svg": to_svg}
+WRITERS: dict[str, Callable[[Machine | Weighted], str]] = {"dot": to_dot, "mermaid": to_mermaid, "svg": to_svg}
 
 
-def write_machine(machine: Machine, file: Path, form: Callable[[Machine], str]) -> None:
+def write_machine(machine: Machine | Weighted, file: Path, form: Callable[[Machine | Weighted], str]) -> None:
     """Write it to a file, whole or not at all; the folder is made."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

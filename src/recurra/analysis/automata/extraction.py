@@ -1,7 +1,7 @@
 """From a network to its automaton: a curve of machines, the one that is chosen, and how true it is.
 
 Three sets of strings are used, each for one thing: machines are built on the first, one of them is chosen on the second, and
-it is scored on the third. The true machine, where it is known, is compared with at the end.
+it is scored on the third. What is true, where it is known, is compared with at the end.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def extract(
 
     strings = reading.draw_test(scored, 3 * seed + 2)
     said = reading.listen(strings)
-    true = None if reading.truth is None else reading.spoken(reading.truth, strings).where(said >= 0, -1)
+    true = reading.true(strings)
     curve = []
     for n in sorted(best):
         share, spread, machine = best[n]
@@ -155,8 +155,14 @@ def extract(
 def _agreement(spoken: Int[Tensor, "N T"], said: Int[Tensor, "N T"]) -> tuple[float, float]:
     """How often the first says what the second says, where that says something; and the standard error over strings."""
     counts = said >= 0
-    rows: Float[Tensor, " N"] = ((spoken == said) & counts).sum(1).double() / counts.sum(1).clamp(min=1)
-    return float(rows.mean()), float(rows.std(correction=0)) / len(rows) ** 0.5
+    return over_steps(((spoken == said) & counts).sum(1).double(), counts.sum(1).double())
+
+
+def over_steps(sums: Float[Tensor, " N"], steps: Float[Tensor, " N"]) -> tuple[float, float]:
+    """The mean over all steps of strings, of each string's sum and its steps, and the standard error over strings."""
+    mean = sums.sum() / steps.sum().clamp(min=1)
+    spread = (sums - mean * steps).square().mean().sqrt() / steps.mean().clamp(min=1)
+    return float(mean), float(spread) / len(sums) ** 0.5
 
 
 def knee(found: dict[int, tuple[float, float]]) -> tuple[int, str]:

@@ -48,8 +48,11 @@ class Machine(ABC):
         return len(self.after)
 
     def walk(self, strings: Int[Tensor, "N T"]) -> Int[Tensor, "N T1"]:
-        """The state before the first symbol and after each one; −1 from where it is lost."""
-        table = torch.tensor([*self.after, (-1,) * len(self.symbols)])  # the last row is −1's own
+        """The state before the first symbol and after each one; −1 from where it is lost, or the string ends."""
+        lost = (-1,) * (len(self.symbols) + 1)
+        table = torch.tensor(
+            [*((*row, -1) for row in self.after), lost]
+        )  # the last row and the last column are −1's own
         states = torch.zeros(len(strings), strings.shape[1] + 1, dtype=torch.int64)
         for t, column in enumerate(strings.unbind(1)):
             states[:, t + 1] = table[states[:, t], column]

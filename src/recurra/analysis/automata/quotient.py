@@ -58,7 +58,7 @@ def quotients(reading: Reading, strings: Int[Tensor, "N T"], most: int = 64) -> 
 def _count(block: Int[Tensor, "N T1"], strings: Int[Tensor, "N T"], blocks: int, symbols: int) -> Int[Tensor, "B K B"]:
     """How often a symbol leads from each block to each."""
     places = (block[:, :-1] * symbols + strings) * blocks + block[:, 1:]
-    return torch.bincount(places.flatten(), minlength=blocks * symbols * blocks).view(blocks, symbols, blocks)
+    return torch.bincount(places[strings >= 0], minlength=blocks * symbols * blocks).view(blocks, symbols, blocks)
 
 
 def _machine(reading: Reading, counts: Int[Tensor, "B K B"], voices: list[int], start: int) -> Moore:

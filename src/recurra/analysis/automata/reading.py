@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from recurra.analysis.automata.finite import Moore
 from recurra.analysis.jacobians import StepMap
@@ -19,11 +20,14 @@ class Reading:
     - `layer`, `x`: the recurrent layers, and the vector `[K, D]` of each of the K symbols that they read.
     - `readout`: outputs of the last layer to the scores of classes; only the first so many count as there are `classes`.
     - `draw`: a count and a seed to strings `[N, T]`, as the network met them in training; `draw_test`: as it is judged by.
-      None: strings of `length` symbols that the network draws itself, as a language model does: its classes are what comes
-      next.
+      None: strings of up to `length` symbols that the network draws itself, as a language model does. A string that ends
+      before the others do has −1 from there on; one without any −1 may have gone on.
+    - `says_next`: the classes are what comes next, the symbols first and in their order; it always is so where the network
+      draws its strings. `end`: the class that stands for the end of a string.
     - `opening`: symbols, by number in `x`, that are read before every string; they are not in `symbols`. Without any, the
       network says nothing before its first symbol.
     - `truth`: the machine that it should be, where that is known. It is compared with, never learned from.
+    - `about`: in words, what of the network's input a symbol does not say, and what was put in its place.
     """
 
     def __init__(
@@ -39,10 +43,14 @@ class Reading:
         opening: Sequence[int] = (),
         length: int = 100,
         truth: Moore | None = None,
+        says_next: bool = False,
+        end: int | None = None,
+        about: str = "",
     ):
         self.x, self.readout = x.detach(), readout
         self.symbols, self.classes, self.truth = tuple(symbols), tuple(classes), truth
-        self.is_language, self.length = draw is None, length
+        self.is_language, self.length, self.end, self.about = draw is None, length, end, about
+        self.says_next = says_next or draw is None
         self.draw = draw or self.sample
         self.draw_test = draw_test or self.draw
         self.layer, self.F = layer, StepMap(layer, x.dtype)
@@ -67,17 +75,35 @@ class Reading:
         return self.scores(s).argmax(-1)
 
     def sample(self, count: int, seed: int) -> Int[Tensor, "N T"]:
-        """Strings of symbols that the network draws itself."""
+        """Strings of symbols that the network draws itself; −1 after their end."""
         random = torch.Generator().manual_seed(seed)
         s, drawn = self.start.expand(count, -1), []
+        goes_on = torch.ones(count, dtype=torch.bool)
+        drawable = [*range(len(self.symbols)), *([] if self.end is None else [self.end])]
         for _ in range(self.length):
-            chances = self.scores(s)[:, : len(self.symbols)].softmax(-1)
-            drawn.append(torch.multinomial(chances, 1, generator=random)[:, 0])
+            chances = self.scores(s)[:, drawable].softmax(-1)
+            symbol = torch.multinomial(chances, 1, generator=random)[:, 0]
+            goes_on = goes_on & (symbol < len(self.symbols))
+            drawn.append(symbol.where(goes_on, -1))
             s = self.step(s, drawn[-1])
         return torch.stack(drawn, dim=1)
 
+    def inside(self, strings: Int[Tensor, "N T"]) -> Tensor:
+        """Where the network says something, `[N, T + 1]`: not past a string's end, and perhaps not before its first symbol."""
+        return pad(strings >= 0, (1, 0), value=self.speaks_first)
+
+    def true(self, strings: Int[Tensor, "N T"]) -> Int[Tensor, "N T1"] | None:
+        """What should be said: what the true machine says, or what comes next in the strings; −1 where nothing is said, or
+        nobody knows. `None` where neither is known, or the network drew the strings itself."""
+        if self.truth is not None:
+            return self.spoken(self.truth, strings).where(self.inside(strings), -1)
+        if self.is_language or not self.says_next:
+            return None
+        following = strings.where(strings >= 0, -1 if self.end is None else self.end)
+        return pad(following, (0, 1), value=-1).where(self.inside(strings), -1)
+
     def visit(self, strings: Int[Tensor, "N T"]) -> Float[Tensor, "N T1 S"]:
-        """The state before the first symbol and after each."""
+        """The state before the first symbol and after each; past a string's end, any."""
         states = [self.start.expand(len(strings), -1)]
         for column in strings.unbind(1):
             states.append(self.step(states[-1], column))
@@ -86,11 +112,11 @@ class Reading:
     def listen(self, strings: Int[Tensor, "N T"]) -> Int[Tensor, "N T1"]:
         """The class that is named before the first symbol and after each; −1 where nothing is said."""
         s = self.start.expand(len(strings), -1)
-        said = [self.says(s) if self.speaks_first else torch.full((len(s),), -1)]
+        said = [self.says(s)]
         for column in strings.unbind(1):
             s = self.step(s, column)
             said.append(self.says(s))
-        return torch.stack(said, dim=1)
+        return torch.stack(said, dim=1).where(self.inside(strings), -1)
 
     def after(self, s: Float[Tensor, "N S"], string: Sequence[int]) -> Int[Tensor, " N"]:
         """The class that is named when a string follows each state."""

@@ -1,4 +1,5 @@
-"""A language model as a weighted automaton: few states, each with the chance of every next symbol, and one way for each symbol.
+"""A network that says what comes next as a weighted automaton: few states, each with the chance of every next symbol, and one
+way for each symbol.
 
 States of the network are put together by where they lie (k-means of the last layer's outputs); where most of a cluster's states
 go with a symbol is where the automaton goes. No such automaton is the network: the curve says what each number of states
@@ -7,49 +8,50 @@ costs.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from recurra.analysis.automata.extraction import knee
-from recurra.analysis.automata.finite import Moore
+from recurra.analysis.automata.extraction import knee, over_steps
 from recurra.analysis.automata.reading import Reading
+from recurra.errors import OptionError
 from recurra.types import Float, Int
 
-TOLD = 3
-"""So many of the likeliest symbols tell a state's name."""
+AT_ONCE = 2**24
+"""So many chances are held at once: those of all steps of all strings would not fit where there are thousands of symbols."""
+FEW_SYMBOLS = 256
+"""Of no more symbols than these, each may have a state of its own."""
 
 
 @dataclass(frozen=True, eq=False)
 class Weighted:
-    """`after`: by state and symbol the next state. `chances`: in each state, of every class that may come next."""
+    """A weighted automaton. State 0 is the first.
+
+    - `after`: by state and symbol the next state. `chances`: in each state, of every class that may come next; the symbols
+      are the first classes.
+    - `entered`: by state and symbol, the share of all steps with which that symbol led to that state.
+    """
 
     symbols: tuple[str, ...]
     classes: tuple[str, ...]
     after: Int[Tensor, "A K"]
     chances: Float[Tensor, "A C"]
+    entered: Float[Tensor, "A K"]
 
     @property
     def size(self) -> int:
         return len(self.after)
 
     def walk(self, strings: Int[Tensor, "N T"]) -> Int[Tensor, "N T1"]:
-        """The state before the first symbol and after each."""
+        """The state before the first symbol and after each; past a string's end, any."""
         states = torch.zeros(len(strings), strings.shape[1] + 1, dtype=torch.int64)
         for t, column in enumerate(strings.unbind(1)):
             states[:, t + 1] = self.after[states[:, t], column]
         return states
-
-    def machine(self) -> Moore:
-        """With the likeliest next symbols as what a state says, to be drawn."""
-        top = self.chances.topk(min(TOLD, self.chances.shape[1]))
-        said = [
-            " ".join(f"{self.classes[k]!r} {share:.2f}" for share, k in zip(shares, places, strict=True))
-            for shares, places in zip(top.values.tolist(), top.indices.tolist(), strict=True)
-        ]
-        return Moore(self.symbols, tuple(tuple(row) for row in self.after.tolist()), tuple(said))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -57,6 +59,7 @@ class Weighted:
             "classes": list(self.classes),
             "after": self.after.tolist(),
             "chances": self.chances.tolist(),
+            "entered": self.entered.tolist(),
         }
 
 
@@ -64,31 +67,43 @@ class Weighted:
 class WeightedPoint:
     """`chosen_by`: nats a step that the automaton loses to the network (KL divergence) on the strings that choose, with the
     standard error `spread`; `lost`, `agreement`: that, and how often its likeliest symbol is the network's, on those that
-    score."""
+    score. `nats`: what it takes for what truly comes next in those, where that is known."""
 
     automaton: Weighted
     chosen_by: float
     spread: float
     lost: float
     agreement: float
+    nats: float | None
 
     @property
     def states(self) -> int:
         return self.automaton.size
 
+    def to_json(self) -> dict[str, Any]:
+        names = ("states", "chosen_by", "lost", "agreement", "nats")
+        return {name: getattr(self, name) for name in names}
+
 
 @dataclass(frozen=True, eq=False)
 class WeightedExtraction:
-    """The curve, the point that was chosen and why, and the network's own nats a step on the strings that score."""
+    """The curve, the point that was chosen and why, and the network's own nats a step on the strings that score: for what
+    truly comes next where that is known (`is_true`), else for what it draws itself.
+
+    `last_symbol`: beside the curve, the automaton whose state is the last symbol and nothing else; `None` where there are too
+    many symbols for that.
+    """
 
     curve: tuple[WeightedPoint, ...]
     chosen: WeightedPoint
     why: str
     nats: float
+    is_true: bool
+    last_symbol: WeightedPoint | None
 
     @property
-    def machine(self) -> Moore:
-        return self.chosen.automaton.machine()
+    def machine(self) -> Weighted:
+        return self.chosen.automaton
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -98,79 +113,193 @@ class WeightedExtraction:
             "lost": self.chosen.lost,
             "agreement": self.chosen.agreement,
             "nats_of_network": self.nats,
-            "curve": [
-                {"states": p.states, "chosen_by": p.chosen_by, "lost": p.lost, "agreement": p.agreement}
-                for p in self.curve
-            ],
-            "machine": self.chosen.automaton.to_json(),
+            "last_symbol": None if self.last_symbol is None else self.last_symbol.to_json(),
+            "curve": [point.to_json() for point in self.curve],
+            "machine": self.machine.to_json(),
         }
 
 
 def extract_weighted(
-    reading: Reading, *, states: int | None = None, most: int = 64, count: int = 400, scored: int = 1000, seed: int = 0
+    reading: Reading,
+    *,
+    states: int | None = None,
+    most: int = 64,
+    count: int = 400,
+    scored: int = 1000,
+    seed: int = 0,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> WeightedExtraction:
-    """Automata of 1, 2, 4, … up to `most` states, built, chosen and scored on three sets of strings, as in `extract`."""
+    """Automata of 1, 2, 4, … up to `most` states, built, chosen and scored on three sets of strings, as in `extract`.
+
+    - `tell`: called with a few words on what is done, before each part of the work.
+    """
+    least = 1 if reading.speaks_first else 2  # a state for before the first symbol, of which the network says nothing
+    sizes = [2**k for k in range(most.bit_length()) if least <= 2**k <= most]
+    if states is not None:
+        if states < least:
+            raise OptionError(f"--states {states}: this automaton has a state before the first symbol, and one after.")
+        sizes = sorted({*(n for n in sizes if n < states), states})
+    tell(f"{count} strings to build on, {count} to choose on, {scored} to score on")
     build, choose = reading.draw(count, 3 * seed), reading.draw(count, 3 * seed + 1)
     score = reading.draw_test(scored, 3 * seed + 2)
-    visited, logs = reading.visit(build), _logs(reading, choose)
-    sizes = [2**k for k in range(most.bit_length()) if 2**k <= most]
-    if states is not None:
-        sizes = sorted({*(n for n in sizes if n < states), states})
-    made = [_build(reading, build, visited, n, seed) for n in sizes]
-    losses = [_lost(each, choose, logs) for each in made]
-    logs = _logs(reading, score)
-    curve = []
-    for automaton, (loss, spread) in zip(made, losses, strict=True):
-        likeliest = automaton.chances.argmax(1)[automaton.walk(score)]
-        same = float((likeliest == logs.argmax(-1)).double().mean())
-        curve.append(WeightedPoint(automaton, loss, spread, _lost(automaton, score, logs)[0], same))
+    visited, inside = reading.visit(build), reading.inside(build)
+    clusters: dict[int, Tensor] = {}
+    for n in sizes:
+        tell(f"states: {n}")
+        cluster = _clusters(reading, inside, visited, n, seed)
+        clusters.setdefault(int(cluster.max()) + 1, cluster)  # smaller than asked if no more points lie apart
+    every = [clusters[n] for n in sorted(clusters)]
+    if len(reading.symbols) <= FEW_SYMBOLS:
+        every.append(torch.unique(pad(build + 1, (1, 0)), return_inverse=True)[1])
+    tell("their chances")
+    made = [
+        Weighted(reading.symbols, reading.classes, after, chances, entered)
+        for chances, (after, entered) in zip(
+            _chances(reading, build, visited, every),
+            (_ways(build, each, len(reading.symbols)) for each in every),
+            strict=True,
+        )
+    ]
+    tell("choosing and scoring")
+    (_, *chosen_by), (network, *judged) = (_judge(reading, made, strings) for strings in (choose, score))
+    points = [
+        WeightedPoint(automaton, *each.lost, other.lost[0], other.agreement, other.nats)
+        for automaton, each, other in zip(made, chosen_by, judged, strict=True)
+    ]
+    curve = points[: len(clusters)]
     shares = {point.states: (-point.chosen_by, point.spread) for point in curve}
-    size, why = (states, "as was asked") if states is not None else knee(shares)
+    size, why = (curve[-1].states, f"at most {states}, as was asked") if states is not None else knee(shares)
+    nats = network.entropy if network.nats is None else network.nats
     chosen = next(point for point in curve if point.states == size)
-    return WeightedExtraction(tuple(curve), chosen, why, float(-(logs.exp() * logs).sum(-1).mean()))
+    last_symbol = points[-1] if len(points) > len(curve) else None
+    return WeightedExtraction(tuple(curve), chosen, why, nats, network.nats is not None, last_symbol)
 
 
-def _logs(reading: Reading, strings: Int[Tensor, "N T"]) -> Float[Tensor, "N T1 C"]:
-    """log P of every class before the first symbol and after each."""
-    logs = reading.scores(reading.visit(strings).flatten(0, 1)).log_softmax(-1)
-    return logs.view(len(strings), strings.shape[1] + 1, -1)
+@dataclass(frozen=True)
+class _Judgement:
+    lost: tuple[float, float]
+    agreement: float
+    nats: float | None
+    entropy: float
 
 
-def _lost(automaton: Weighted, strings: Int[Tensor, "N T"], logs: Float[Tensor, "N T1 C"]) -> tuple[float, float]:
-    """The mean of Σ P log(P / Q) over steps, and its standard error over strings."""
-    own = automaton.chances.log()[automaton.walk(strings)]
-    rows = (logs.exp() * (logs - own)).sum(-1).mean(1).double()
-    return float(rows.mean()), float(rows.std(correction=0)) / len(rows) ** 0.5
+@torch.no_grad()
+def _judge(reading: Reading, made: Sequence[Weighted], strings: Int[Tensor, "N T"]) -> list[_Judgement]:
+    """The network itself and then each automaton: what it loses to the network, how often it agrees, and its nats."""
+    inside, true = reading.inside(strings), reading.true(strings)
+    sums = torch.zeros(1 + len(made), 4, len(strings), dtype=torch.float64)
+    for rows in _parts(reading, strings):
+        counts, wanted = inside[rows], None if true is None else true[rows]
+        logs = _logs(reading, reading.visit(strings[rows]))
+        chances, likeliest = logs.exp(), logs.argmax(-1)
+        entropy = -(chances * logs).sum(-1)
+        for judged, automaton in zip(sums, (None, *made), strict=True):
+            if automaton is None:
+                cross, named = entropy, likeliest
+                said = logs if wanted is None else logs.gather(-1, wanted.clamp(min=0)[..., None])[..., 0]
+            else:
+                own, walked = automaton.chances.log(), automaton.walk(strings[rows])
+                cross = -(chances @ own.T).gather(-1, walked[..., None])[..., 0]
+                named = own.argmax(1)[walked]
+                said = own if wanted is None else own[walked, wanted.clamp(min=0)]
+            judged[0, rows] = ((cross - entropy) * counts).sum(1).double()
+            judged[1, rows] = ((named == likeliest) & counts).sum(1).double()
+            judged[2, rows] = (cross * counts).sum(1).double()
+            if wanted is not None:
+                judged[3, rows] = -(said * (wanted >= 0)).sum(1).double()
+    steps = inside.sum(1).double()
+    known = None if true is None else (true >= 0).sum(1).double()
+    return [
+        _Judgement(
+            over_steps(lost, steps),
+            over_steps(alike, steps)[0],
+            None if known is None else over_steps(surprise, known)[0],
+            over_steps(cross, steps)[0],
+        )
+        for lost, alike, cross, surprise in sums
+    ]
 
 
-def _build(
-    reading: Reading, strings: Int[Tensor, "N T"], visited: Float[Tensor, "N T1 S"], size: int, seed: int
-) -> Weighted:
-    points = visited.flatten(0, 1)
-    cluster = k_means(reading.F.outputs(points), size, seed).view(visited.shape[:2])
-    start, K = int(cluster[0, 0]), len(reading.symbols)
-    cluster = torch.where(cluster == start, 0, torch.where(cluster == 0, start, cluster))  # the first one first
-    size = int(cluster.max()) + 1
-    places = (cluster[:, :-1] * K + strings) * size + cluster[:, 1:]
-    counts = torch.bincount(places.flatten(), minlength=size * K * size).view(size, K, size)
-    anywhere = counts.sum(0).argmax(-1).expand(size, K)  # where a symbol leads most often, for where it was not seen
-    after = torch.where(counts.sum(-1) > 0, counts.argmax(-1), anywhere)
-    chances = torch.zeros(size, len(reading.classes), dtype=points.dtype)
-    chances.index_add_(0, cluster.flatten(), reading.scores(points).softmax(-1))
-    chances = chances + 1e-6  # a cluster may be empty, and a chance of 0 could not be scored
-    return Weighted(reading.symbols, reading.classes, after, chances / chances.sum(1, keepdim=True))
+def _parts(reading: Reading, strings: Int[Tensor, "N T"]) -> list[slice]:
+    """Rows of strings, so many at a time that the chances of all their steps can be held."""
+    few = max(1, AT_ONCE // (len(reading.classes) * (strings.shape[1] + 1)))
+    return [slice(first, first + few) for first in range(0, len(strings), few)]
+
+
+def _logs(reading: Reading, visited: Float[Tensor, "N T1 S"]) -> Float[Tensor, "N T1 C"]:
+    """log P of every class in each state."""
+    logs = reading.scores(visited.flatten(0, 1)).log_softmax(-1)
+    return logs.view(*visited.shape[:2], -1)
+
+
+def _clusters(
+    reading: Reading, inside: Tensor, visited: Float[Tensor, "N T1 S"], size: int, seed: int
+) -> Int[Tensor, "N T1"]:
+    """States of the network as at most `size` states, the first of every string as 0, those that nothing visits left out."""
+    first = 0 if reading.speaks_first else 1
+    cluster = torch.zeros(inside.shape, dtype=torch.int64)
+    cluster[inside] = first + k_means(reading.F.outputs(visited[inside]), size - first, seed)
+    visits = torch.bincount(cluster[inside], minlength=size)
+    visits[cluster[0, 0]] = len(inside) * inside.shape[1] + 1  # it comes first; then those that are visited most
+    order = visits.argsort(descending=True, stable=True)
+    return order.argsort()[cluster]
+
+
+@torch.no_grad()
+def _chances(
+    reading: Reading, strings: Int[Tensor, "N T"], visited: Float[Tensor, "N T1 S"], clusters: Sequence[Tensor]
+) -> list[Float[Tensor, "A C"]]:
+    """For each way to put states together, what the network says in each cluster, on average."""
+    inside, K = reading.inside(strings), len(reading.symbols)
+    sums = [torch.zeros(int(each.max()) + 1, len(reading.classes), dtype=visited.dtype) for each in clusters]
+    for rows in _parts(reading, strings):
+        here = inside[rows]
+        said = reading.scores(visited[rows][here]).softmax(-1)
+        for total, cluster in zip(sums, clusters, strict=True):
+            total.index_add_(0, cluster[rows][here], said)
+    if not reading.speaks_first:  # what the network does not say, the strings do
+        for total in sums:
+            total[0, :K] = torch.bincount(strings[:, 0], minlength=K).to(total)
+    return [(total + 1e-6) / (total + 1e-6).sum(1, keepdim=True) for total in sums]  # a chance of 0 could not be scored
+
+
+def _ways(
+    strings: Int[Tensor, "N T"], cluster: Int[Tensor, "N T1"], K: int
+) -> tuple[Int[Tensor, "A K"], Float[Tensor, "A K"]]:
+    """Where each of K symbols leads most often from each cluster, and the share of steps with which each leads to it."""
+    size, read = int(cluster.max()) + 1, strings >= 0
+    places, counts = torch.unique(
+        ((cluster[:, :-1] * K + strings) * size + cluster[:, 1:])[read], return_counts=True
+    )  # of all ways between states by symbols, those that were taken, and how often
+    begin, to = places // size, places % size
+    most = torch.zeros(size * K, dtype=torch.int64)
+    most.scatter_reduce_(0, begin, counts * size + size - 1 - to, "amax")  # ordered by count, then by the next state
+    entered = torch.zeros(size * K, dtype=torch.float64).index_add_(0, to * K + begin % K, counts.double())
+    entered = entered.view(size, K) / max(1, int(read.sum()))
+    anywhere = entered.argmax(0).expand(size, K)  # where a symbol leads most often, for where it was not seen
+    return torch.where(most > 0, size - 1 - most % size, anywhere.flatten()).view(size, K), entered
 
 
 def k_means(points: Float[Tensor, "N D"], size: int, seed: int = 0, rounds: int = 30) -> Int[Tensor, " N"]:
     """The cluster of each point (Lloyd 1982), from centres that are drawn far apart (Arthur & Vassilvitskii 2007)."""
     random = torch.Generator().manual_seed(seed)
+    points = points - points.mean(0)  # or squares of large numbers would leave nothing of their differences
+    squares = points.square().sum(1)
+
+    def distances(centres: Float[Tensor, "K D"]) -> Float[Tensor, "N K"]:
+        return (squares[:, None] - 2 * points @ centres.T + centres.square().sum(1)).clamp(min=0)
+
     centres = points[torch.randint(len(points), (1,), generator=random)]
+    far = distances(centres)[:, 0]
     for _ in range(size - 1):
-        far = torch.cdist(points, centres).amin(1).square() + 1e-12
-        centres = torch.cat([centres, points[torch.multinomial(far, 1, generator=random)]])
+        centres = torch.cat([centres, points[torch.multinomial(far + 1e-12, 1, generator=random)]])
+        far = torch.minimum(far, distances(centres[-1:])[:, 0])
+    nearest = distances(centres).argmin(1)
     for _ in range(rounds):
-        nearest = torch.cdist(points, centres).argmin(1)
-        sums = torch.zeros_like(centres).index_add_(0, nearest, points)
-        counts = torch.bincount(nearest, minlength=size)[:, None]
-        centres = torch.where(counts > 0, sums / counts.clamp(min=1), centres)
-    return torch.cdist(points, centres).argmin(1)
+        owned = torch.nn.functional.one_hot(nearest, size).to(points)
+        counts = owned.sum(0)[:, None]
+        centres = torch.where(counts > 0, owned.T @ points / counts.clamp(min=1), centres)
+        before, nearest = nearest, distances(centres).argmin(1)
+        if torch.equal(before, nearest):
+            break
+    return nearest
