@@ -412,7 +412,7 @@ def test_any_name_may_be_a_state_or_a_gate(name):
 
 def compiles(source: str) -> None:
     """The compiler takes it, without the time that optimising costs."""
-    from recurra.engines.fused.build import _RUNTIME, find_compiler
+    from recurra.engines.fused.build import HEADERS, find_compiler
 
     command = [
         find_compiler(),
@@ -420,7 +420,7 @@ def compiles(source: str) -> None:
         "-fsyntax-only",
         "-w",
         "-DREAL=float",
-        f"-I{_RUNTIME.parent}",
+        f"-I{HEADERS[0].parent}",
         "-xc++",
         "-",
     ]

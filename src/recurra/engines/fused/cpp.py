@@ -5,10 +5,10 @@ Each pass is an inline function for one vector of units of one lane; around it s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from recurra.cells.graph import Node
+from recurra.cells.graph import Group, Node
 from recurra.engines.fused.stages import Pass, Place, Plan, Product, Program
 from recurra.engines.fused.writer import ARITHMETIC, Writer, like_a_macro
 
@@ -35,7 +35,7 @@ _RESERVED = frozenset(
 
 @dataclass
 class Signature:
-    """The fields of the argument structure, in order, as the engine fills them: integers and addresses of 8 bytes."""
+    """The fields of the argument structure, in order: whole numbers, addresses, and `Rows` (an address and two distances)."""
 
     fields: list[tuple[str, str, str]] = field(default_factory=list)  # type, name, what it is
 
@@ -47,18 +47,14 @@ class Signature:
         rows = [f"    {f'{kind} {name};':<{width}}  // {about}" for kind, name, about in self.fields]
         return [f"struct {struct} {{", *rows, "};"]
 
-    @property
-    def names(self) -> list[str]:
-        return [name for _, name, _ in self.fields]
-
 
 @dataclass(frozen=True)
 class Source:
     """Generated code with the signatures of its two functions."""
 
     text: str
-    forward: tuple[str, ...]
-    backward: tuple[str, ...]
+    forward: Signature
+    backward: Signature
 
 
 def emit(plan: Plan) -> Source:
@@ -68,17 +64,10 @@ def emit(plan: Plan) -> Source:
     head = [
         f"// {graph.name}, generated from its equations:",
         *(f"//     {line}" for line in graph.equations()),
-        '#include "runtime.hpp"',
-        "",
-        "constexpr long round_up(long n, long to) { return (n + to - 1) / to * to; }",
-        'extern "C" long vector_width() { return V; }',
-        'extern "C" void pack_weights(const real* from, long output, long unit, long input, long G, long Q, long H, long K,'
-        " real* to) {",
-        "    pack(from, output, unit, input, G, Q, H, K, to);",
-        "}",
+        '#include "products.hpp"',
         "",
     ]
-    return Source("\n".join([*head, *body, ""]), tuple(forward.signature.names), tuple(backward.signature.names))
+    return Source("\n".join([*head, *body, ""]), forward.signature, backward.signature)
 
 
 def vectors(products: Iterable[Product]) -> int:
@@ -99,25 +88,58 @@ class _Emitter:
         for kind, name, about in (
             ("long", "T", "steps"),
             ("long", "B", "lanes"),
+            ("long", "D", "inputs"),
             ("long", "H", "units"),
-            ("long", "threads", ""),
+            ("long", "threads", "at most"),
             ("const long*", "lengths", "of each lane; null: all T"),
-            ("real*", "workspace", "a share for each thread"),
-            ("real*", "tape", f"[T, B, {plan.slots} H]: drives, then what the backward run needs"),
+            ("real*", "memory", "of the forward run; the backward run reads it"),
+            ("Rows", "x", "[T, B, D]"),
+            ("const real*", "W", f"[{len(self.graph.drives)} H, D]"),
+            ("long", "W_row", "from one row to the next"),
+            ("const real*", "bias", f"[{len(self.graph.drives)} H], of the drives"),
+            ("const real*", "U", f"[{len(self.graph.matrices)} H, H]"),
+            ("long", "U_row", "from one row to the next"),
         ):
             self.signature.add(kind, name, about)
         for state in self.graph.states:
-            self.signature.add(
-                "real*", state_field(state.name), f"[{state.depth} + T, B, H]: earlier values, then each step's"
-            )
-        if self.graph.drives:
-            self.signature.add("const real*", "bias", f"[{len(self.graph.drives)}, H], of the drives")
+            about = f"[{state.depth} + T, B, H]: earlier values, then each step's; null: within memory"
+            self.signature.add("real*", state_field(state.name), about)
         for name in self.graph.parameters:
             self.signature.add("const real*", f"p_{name}", "[H]")
         for name in self.graph.noises:
-            self.signature.add("const real*", f"n_{name}", "a mask")
-            self.signature.add("long", f"n_{name}_step", "from one step to the next")
-            self.signature.add("long", f"n_{name}_lane", "from one lane to the next")
+            self.signature.add("Rows", f"n_{name}", "a mask")
+
+    def own_fields(self) -> None:
+        """The last fields of the structure: what `place` fills in."""
+        self.signature.add("long", "workers", "threads that share the lanes")
+        self.signature.add("real*", "workspace", "a share for each of them")
+        self.signature.add("real*", "tape", f"[T, B, {self.plan.slots} H]: drives, then what the backward run needs")
+        self.signature.add("real*", "weights_x", "packed: W")
+        for k, group in enumerate(self.plan.groups):
+            names = ", ".join(f"U.{name}" for name in group.names)
+            self.signature.add("real*", f"weights_{k}", f"packed: {names}")
+
+    def matrices(self, group: Group) -> str:
+        """The places of a group's matrices within U."""
+        return f"{{{', '.join(str(self.graph.matrices.index(name)) for name in group.names)}}}"
+
+    def vectors(self) -> list[int]:
+        """For each group how many vectors of units the pass takes at once that opens with it."""
+        found = {p.number: vectors(each.products) for each in self.program.passes for p in each.products}
+        return [found.get(k, 1) for k in range(len(self.plan.groups))]
+
+    def place_weights(self) -> list[str]:
+        """Lines of `place` for the packed weights of the recurrence."""
+        return [
+            f"    a.weights_{k} = own.take(packed_size({len(group.names)}, {q}, a.H));"
+            for k, (group, q) in enumerate(zip(self.plan.groups, self.vectors(), strict=True))
+        ]
+
+    def pack_weights(self) -> list[str]:
+        return [
+            f"    pack_{self.name}(a.U, a.U_row, {self.matrices(group)}, {q}, a.H, a.weights_{k});"
+            for k, (group, q) in enumerate(zip(self.plan.groups, self.vectors(), strict=True))
+        ]
 
     # -- addresses ---------------------------------------------------------------------------------------------------
 
@@ -133,7 +155,7 @@ class _Emitter:
             case "parameter":
                 return f"a.p_{place.name} + u"
             case "noise":
-                return f"s.n_{place.name} + lane * a.n_{place.name}_lane + u"
+                return f"s.n_{place.name} + lane * a.n_{place.name}.lane + u"
             case "row":
                 return f"s.rows + ({place.number} * s.lanes + lane - s.first) * a.H + u"
             case "gradient":
@@ -285,7 +307,10 @@ class _Emitter:
     struct: str
 
 
-_FIELDS = ("tape", "bias", "workspace", "threads", "lengths", "gradient", "sums")
+_FIELDS = (
+    *("T", "B", "D", "H", "x", "W", "U", "bias", "threads", "lengths", "memory"),
+    *("workers", "workspace", "tape", "scratch", "gradient", "sums", "parts"),
+)
 
 
 def state_field(name: str) -> str:
@@ -324,10 +349,11 @@ class _Forward(_Emitter):
     def __init__(self, plan: Plan):
         super().__init__(plan)
         self.program = plan.forward
-        for k, group in enumerate(plan.groups):
-            self.signature.add(
-                "const real*", f"weights_{k}", f"packed: {', '.join(f'U.{name}' for name in group.names)}"
-            )
+        for state in self.graph.states:
+            name = state_field(state.name)
+            self.signature.add("Rows", f"{name}_first", f"[{state.depth}, B, H]: the values before the first step")
+            self.signature.add("real*", f"{name}_final", f"[{state.depth}, B, H]: those before each lane's end")
+        self.own_fields()
 
     def lines(self) -> list[str]:
         states, noises = self.graph.states, self.graph.noises
@@ -343,7 +369,7 @@ class _Forward(_Emitter):
             moves.append(f"s.{name}_next = a.{name} + (t + {state.depth}) * a.B * a.H;")
         for name in noises:
             step.append(f"const real* n_{name};")
-            moves.append(f"s.n_{name} = a.n_{name} + t * a.n_{name}_step;")
+            moves.append(f"s.n_{name} = a.n_{name}.at + t * a.n_{name}.step;")
         return [
             *self.signature.declare("Forward"),
             "struct ForwardStep {",
@@ -352,15 +378,14 @@ class _Forward(_Emitter):
             *(line for k, each in enumerate(self.program.passes) for line in (
                 *self.pass_function(k, each), *self.idle_function(k, each, ("next",))
             )),
-            'extern "C" long forward_workspace(long lanes, long H) {',
+            "static inline long forward_workspace(long lanes, long H) {",
             f"    return round_up(lanes * {self.program.rows} * H, V) + round_up(lanes * {self.program.means}, V) + V;",
             "}",
-            'extern "C" void forward(const Forward* arguments) {',
-            "    const Forward& a = *arguments;",
-            "    share_lanes(a.threads, a.B, [&](long thread, long first, long last) {",
+            "static void forward_steps(const Forward& a) {",
+            "    share_lanes(a.workers, a.B, [&](long thread, long first, long last) {",
             "        ForwardStep s;",
             "        s.first = first, s.lanes = last - first;",
-            "        s.rows = a.workspace + thread * forward_workspace((a.B + a.threads - 1) / a.threads + 1, a.H);",
+            "        s.rows = a.workspace + thread * forward_workspace((a.B + a.workers - 1) / a.workers + 1, a.H);",
             f"        s.means = s.rows + round_up(s.lanes * {self.program.rows} * a.H, V);",
             "        for (long t = 0; t < a.T; ++t) {",
             *(f"            {row}" for row in moves),
@@ -368,21 +393,78 @@ class _Forward(_Emitter):
             "        }",
             "    });",
             "}",
+            *self.whole(),
             *self.stream(),
         ]  # fmt: skip
 
+    def whole(self) -> list[str]:
+        """The memory of a run, and all of it: drives, first values, steps, final values."""
+        G = len(self.graph.drives)
+        copies, finals = [], []
+        for state in self.graph.states:
+            name, K = state_field(state.name), state.depth
+            copies.append(f"    copy_rows({{a.{name}_first, {K}, a.B}}, a.H, a.{name});")
+            finals.append(f"    copy_last(a.{name}, {K}, a.T, a.B, a.H, a.lengths, a.{name}_final);")
+        return [
+            "",
+            "// What the backward run reads too comes first.",
+            "template <typename Arguments>",
+            "static inline Parts place_kept(Arguments& a) {",
+            f"    const double work = double(a.T) * a.B * a.H * std::max(a.H * {len(self.graph.matrices)}, 64L);",
+            "    a.workers = threads_for(a.threads, work, a.B);",
+            "    Parts own{a.memory};",
+            f"    a.tape = own.take(a.T * a.B * {self.plan.slots} * a.H);",
+            *(
+                f"    if (!a.{name}) a.{name} = own.take(({depth} + a.T) * a.B * a.H);"
+                for name, depth in ((state_field(state.name), state.depth) for state in self.graph.states)
+            ),
+            "    return own;",
+            "}",
+            "static inline long place(Forward& a) {",
+            "    Parts own = place_kept(a);",
+            "    a.workspace = own.take(a.workers * forward_workspace((a.B + a.workers - 1) / a.workers + 1, a.H));",
+            f"    a.weights_x = own.take(packed_size({G} * a.H, a.D));",
+            *self.place_weights(),
+            "    return own.size;",
+            "}",
+            "static inline void pack_all(const Forward& a) {",
+            f"    pack_outputs(a.W, a.W_row, 1, {G} * a.H, a.D, a.weights_x);",
+            *self.pack_weights(),
+            "}",
+            "static inline void drive(const Forward& a, const Rows& x) {",
+            f"    const long row = {self.plan.slots} * a.H;",
+            f"    times({{x, a.T, a.B}}, a.D, a.weights_x, {{{{a.tape, a.B * row, row}}, a.T, a.B}}, {G} * a.H, a.threads);",
+            "}",
+            'extern "C" long forward_memory(const Forward* given) {',
+            "    Forward a = *given;",
+            "    return place(a);",
+            "}",
+            'extern "C" void forward(const Forward* given) {',
+            "    Forward a = *given;",
+            "    place(a);",
+            "    pack_all(a);",
+            "    drive(a, a.x);",
+            *copies,
+            "    forward_steps(a);",
+            *finals,
+            "}",
+        ]
+
     def stream(self) -> list[str]:
         """Any number of steps in constant memory: blocks of at most a.T, each leaves the state where the next begins."""
-        slots, output = self.plan.slots, state_field(self.graph.states[0].name)
-        depth = self.graph.states[0].depth
+        output, depth = state_field(self.graph.states[0].name), self.graph.states[0].depth
         return [
-            'extern "C" void stream(Forward* a, const real* x, long D, const real* weights_x, real* out, long steps) {',
-            "    const long most = a->T, row = a->B * a->H;",
+            "",
+            'extern "C" void open_stream(Forward* a) {',
+            "    place(*a);",
+            "    pack_all(*a);",
+            "}",
+            'extern "C" void stream(Forward* a, real* x, real* out, long steps) {',
+            "    const long most = a->T, row = a->B * a->H, inputs = a->B * a->D;",
             "    for (long done = 0; done < steps; done += a->T) {",
             "        a->T = done + most < steps ? most : steps - done;",
-            f"        multiply_few(x + done * a->B * D, a->T * a->B, D, weights_x, {len(self.graph.drives)} * a->H, a->tape, "
-            f"{slots} * a->H);",
-            "        forward(a);",
+            "        drive(*a, {x + done * inputs, inputs, a->D});",
+            "        forward_steps(*a);",
             f"        std::memcpy(out + done * row, a->{output} + {depth} * row, a->T * row * sizeof(real));",
             *(
                 f"        std::memmove(a->{name}, a->{name} + a->T * row, {depth} * row * sizeof(real));"
@@ -402,29 +484,28 @@ class _Backward(_Emitter):
         self.program = plan.backward
         for state in self.graph.states:
             name = state_field(state.name)
-            self.signature.add("const real*", f"{name}_arriving", "[T, B, H]: ∂L of each step's value; null: none")
-            self.signature.add("long", f"{name}_arriving_step", "from one step to the next")
-            self.signature.add("long", f"{name}_arriving_lane", "from one lane to the next")
+            self.signature.add("Rows", f"{name}_arriving", "[T, B, H]: ∂L of each step's value; null: none")
             self.signature.add(
                 "const real*", f"{name}_final", f"[{state.depth}, B, H]: ∂L of the final values; null: none"
             )
-            self.signature.add("real*", f"{name}_initial", f"[{state.depth}, B, H]: ∂L of the initial values")
+            self.signature.add("real*", f"d_{name}", f"[{state.depth}, B, H]: ∂L of the first values; null: not wanted")
+        self.signature.add("real*", "scratch", "memory of the backward run")
+        self.signature.add("Rows", "d_x", "∂L of x; null: not wanted, as in all of these")
+        for name in ("W", "bias", "U", *(f"p_{name}" for name in self.graph.parameters)):
+            self.signature.add("real*", f"d_{name}", f"∂L of {name}")
+        self.own_fields()
         self.signature.add("real*", "gradient", f"[T, B, {plan.gradients} H]: ∂L of drives and products")
-        self.signature.add(
-            "real*", "sums", f"[threads, {len(plan.accumulated)}, H]: ∂L of biases and parameters, from zero"
-        )
-        for k, group in enumerate(plan.groups):
-            self.signature.add(
-                "const real*", f"weights_{k}", f"packed: {', '.join(f'U.{name}' for name in group.names)}"
-            )
-        for k in sorted({number for number in plan.arguments if number is not None}):
+        self.signature.add("real*", "sums", f"[workers, {len(plan.accumulated)}, H]: ∂L of biases and parameters")
+        self.signature.add("real*", "parts", "of the gradients of weights: those of all threads but the first")
+        self.numbers = sorted({number for number in plan.arguments if number is not None})
+        for k in self.numbers:
             self.signature.add("real*", f"argument_{k}", "[T, B, H]: what products were taken of")
 
     def read(self, node: Node, place: Place, products: tuple[Product, ...]) -> str:
         if place.kind == "adjoint":
             name = state_field(place.name)
             carried = f"load<full>(s.carry_{name}_0 + (lane - s.first) * a.H + u, count)"
-            row = f"s.{name}_arriving + lane * a.{name}_arriving_lane + u"
+            row = f"s.{name}_arriving + lane * a.{name}_arriving.lane + u"
             arriving = f"s.{name}_arriving ? load<full>({row}, count) : vec{{}}"
             return f"({carried} + ({arriving}))"
         return super().read(node, place, products)
@@ -453,7 +534,7 @@ class _Backward(_Emitter):
             step += [f"const real* {name}_next;", f"const real* {name}_arriving;"]
             moves.append(f"s.{name}_next = a.{name} + (t + {K}) * a.B * a.H;")
             moves.append(
-                f"s.{name}_arriving = a.{name}_arriving ? a.{name}_arriving + t * a.{name}_arriving_step : nullptr;"
+                f"s.{name}_arriving = a.{name}_arriving.at ? a.{name}_arriving.at + t * a.{name}_arriving.step : nullptr;"
             )
             lane_ring = f"ring_{name} + ((end + k) % {K + 1} * s.lanes + lane - first) * a.H"
             into += [
@@ -464,14 +545,14 @@ class _Backward(_Emitter):
                 "}",
             ]
             out += [
-                f"for (long k = 0; k < {K}; ++k)",
-                f"    std::memcpy(a.{name}_initial + (k * a.B + lane) * a.H, ring_{name} + (k * s.lanes + lane - first) * a.H, "
+                f"for (long k = 0; a.d_{name} && k < {K}; ++k)",
+                f"    std::memcpy(a.d_{name} + (k * a.B + lane) * a.H, ring_{name} + (k * s.lanes + lane - first) * a.H, "
                 "a.H * sizeof(real));",
             ]
         for name in self.graph.noises:
             step.append(f"const real* n_{name};")
-            moves.append(f"s.n_{name} = a.n_{name} + t * a.n_{name}_step;")
-        for k in sorted({number for number in self.plan.arguments if number is not None}):
+            moves.append(f"s.n_{name} = a.n_{name}.at + t * a.n_{name}.step;")
+        for k in self.numbers:
             step.append(f"real* argument_{k};")
             moves.append(f"s.argument_{k} = a.argument_{k} + t * a.B * a.H;")
         return [
@@ -482,21 +563,21 @@ class _Backward(_Emitter):
             *(line for k, each in enumerate(self.program.passes) for line in (
                 *self.pass_function(k, each), *self.idle_function(k, each, ("gradient", "argument"))
             )),
-            'extern "C" long backward_workspace(long lanes, long H) {',
+            "static inline long backward_workspace(long lanes, long H) {",
             f"    return round_up(lanes * {self.program.rows} * H, V) + round_up(lanes * {self.program.means}, V)"
             f" + (lanes * {rings} + {len(self.plan.accumulated)}) * H + V;",
             "}",
-            'extern "C" void backward(const Backward* arguments) {',
-            "    const Backward& a = *arguments;",
-            "    share_lanes(a.threads, a.B, [&](long thread, long first, long last) {",
+            "static void backward_steps(const Backward& a) {",
+            "    share_lanes(a.workers, a.B, [&](long thread, long first, long last) {",
             "        BackwardStep s;",
             "        s.first = first, s.lanes = last - first;",
-            "        s.rows = a.workspace + thread * backward_workspace((a.B + a.threads - 1) / a.threads + 1, a.H);",
+            "        s.rows = a.workspace + thread * backward_workspace((a.B + a.workers - 1) / a.workers + 1, a.H);",
             f"        s.means = s.rows + round_up(s.lanes * {self.program.rows} * a.H, V);",
             f"        const long sums = {len(self.plan.accumulated)} * a.H, often = 512 / s.lanes + 1;",
             "        real* const totals = a.sums + thread * sums;",
             f"        s.sums = s.rows + {offset} + {rings} * s.lanes * a.H;",
             "        std::memset(s.sums, 0, sums * sizeof(real));",
+            "        std::memset(totals, 0, sums * sizeof(real));",
             "        // what arrives at the K youngest values of each state, in a ring of K + 1 rows by time",
             *(f"        {row}" for row in carry),
             "        for (long lane = first; lane < last; ++lane) {",
@@ -515,4 +596,83 @@ class _Backward(_Emitter):
             "        }",
             "    });",
             "}",
+            *self.whole(),
         ]  # fmt: skip
+
+    def whole(self) -> list[str]:
+        """The memory of a run, and all of it: steps, then the gradients of inputs, weights and parameters that are wanted."""
+        G, P, A = len(self.graph.drives), len(self.graph.matrices), len(self.plan.accumulated)
+        return [
+            "",
+            "static inline long place(Backward& a) {",
+            "    place_kept(a);",
+            "    Parts own{a.scratch};",
+            "    a.workspace = own.take(a.workers * backward_workspace((a.B + a.workers - 1) / a.workers + 1, a.H));",
+            f"    a.weights_x = own.take(packed_size(a.D, {G} * a.H));",
+            *self.place_weights(),
+            f"    a.gradient = own.take(a.T * a.B * {self.plan.gradients} * a.H);",
+            f"    a.sums = own.take(a.workers * {A} * a.H);",
+            f"    a.parts = own.take((std::min(a.threads, a.B) - 1) * a.H * std::max({G} * a.D, {P} * a.H));",
+            *(f"    a.argument_{k} = own.take(a.T * a.B * a.H);" for k in self.numbers),
+            "    return own.size;",
+            "}",
+            'extern "C" long backward_memory(const Backward* given) {',
+            "    Backward a = *given;",
+            "    return place(a);",
+            "}",
+            'extern "C" void backward(const Backward* given) {',
+            "    Backward a = *given;",
+            "    place(a);",
+            *self.pack_weights(),
+            "    backward_steps(a);",
+            f"    const long row = {self.plan.gradients} * a.H;",
+            "    const auto adjoint = [&](long slot) { return Block{{a.gradient + slot * a.H, a.B * row, row}, a.T, a.B}; };",
+            "    if (a.d_x.at) {",
+            f"        pack_outputs(a.W, 1, a.W_row, a.D, {G} * a.H, a.weights_x);",
+            f"        times(adjoint(0), {G} * a.H, a.weights_x, {{a.d_x, a.T, a.B}}, a.D, a.threads);",
+            "    }",
+            f"    if (a.d_W) gather(adjoint(0), {G} * a.H, {{a.x, a.T, a.B}}, a.D, a.d_W, false, a.parts, a.threads);",
+            "    if (a.d_U) {",
+            *self.gather_matrices(),
+            "    }",
+            f"    add_parts(a.sums, {A} * a.H, a.workers);",
+            f"    if (a.d_bias) std::memcpy(a.d_bias, a.sums, {G} * a.H * sizeof(real));",
+            *(
+                f"    if (a.d_p_{name}) std::memcpy(a.d_p_{name}, a.sums + {G + k} * a.H, a.H * sizeof(real));"
+                for k, name in enumerate(self.graph.parameters)
+            ),
+            "}",
+        ]  # fmt: skip
+
+    def gather_matrices(self) -> list[str]:
+        """∂L/∂U: for each group one large product over all of time; more where its matrices are no neighbours in U."""
+        lines = []
+        depths = {state.name: state.depth for state in self.graph.states}
+        seen: set[str] = set()
+        for group, slot, number in zip(self.plan.groups, self.plan.places, self.plan.arguments, strict=True):
+            if number is None:
+                name, delay = group.argument.name, group.argument.delay
+                argument = f"a.{state_field(name)} + {depths[name] - delay} * a.B * a.H"
+            else:
+                argument = f"a.argument_{number}"
+            for names in _neighbours(group.names, self.graph.matrices, seen):
+                first = self.graph.matrices.index(names[0])
+                lines.append(
+                    f"        gather(adjoint({slot}), {len(names)} * a.H, {{{{{argument}, a.B * a.H, a.H}}, a.T, a.B}}, a.H, "
+                    f"a.d_U + {first} * a.H * a.H, {'true' if names[0] in seen else 'false'}, a.parts, a.threads);"
+                )
+                slot += len(names)
+            seen.update(group.names)
+        return lines
+
+
+def _neighbours(names: Iterable[str], matrices: Sequence[str], seen: set[str]) -> list[list[str]]:
+    """Names in runs of neighbours within `matrices` that were all seen before, or none of them."""
+    runs: list[list[str]] = []
+    for name in names:
+        before = runs[-1][-1] if runs else ""
+        if runs and matrices.index(name) == matrices.index(before) + 1 and (name in seen) == (before in seen):
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    return runs

@@ -1,0 +1,220 @@
+// Products with weights: those of a step on packed weights, and the large ones over all of time around the recurrence: drives
+// before it, gradients of inputs and weights after it. All on one kernel, which keeps its sums in registers.
+#pragma once
+#include <algorithm>
+#include <cstdlib>
+#include "runtime.hpp"
+
+constexpr long round_up(long n, long to) { return (n + to - 1) / to * to; }
+
+// How many threads, of at most `most`, share a number of multiplications that can be cut into `parts`. A further one is woken
+// for half a million.
+static inline long threads_for(long most, double work, long parts) {
+    return std::max(1L, std::min({most, parts, long(std::min(work / 500000, 1e6))}));
+}
+
+// Memory of a thread, kept from call to call: fresh pages from the system cost as much as small products.
+static inline real* scratch(long numbers) {
+    struct Kept {
+        real* at = nullptr;
+        long size = 0;
+        ~Kept() { std::free(at); }
+    };
+    thread_local Kept kept;
+    if (kept.size < numbers) {
+        std::free(kept.at);
+        kept.size = round_up(numbers, 16);
+        kept.at = static_cast<real*>(std::aligned_alloc(64, kept.size * sizeof(real)));
+    }
+    return kept.at;
+}
+
+// Parts of a piece of memory, each at a whole vector.
+struct Parts {
+    real* memory;
+    long size = 0;
+    real* take(long numbers) {
+        real* const at = memory + size;
+        size += round_up(numbers, 16);
+        return at;
+    }
+};
+
+// ---- packed weights ----------------------------------------------------------------------------------------------
+// Panels of `width` units: unit u and input k, found at from[u * unit + k * input], goes to
+// to[u / width * panel + k * line + u % width]. Units past H are zero.
+static inline void pack(const real* from, long unit, long input, long H, long K, real* to, long width, long line, long panel) {
+    for (long first = 0; first < H; first += width, to += panel) {
+        const long units = first + width <= H ? width : H - first;
+        const real* corner = from + first * unit;
+        if (units < width)
+            for (long k = 0; k < K; ++k) std::memset(to + k * line + units, 0, (width - units) * sizeof(real));
+        if (unit == 1) {
+            for (long k = 0; k < K; ++k) std::memcpy(to + k * line, corner + k * input, units * sizeof(real));
+            continue;
+        }
+        for (long k0 = 0; k0 < K; k0 += 16) {  // small squares: one side of the transposition is strided
+            const long ks = K - k0 < 16 ? K - k0 : 16;
+            for (long u = 0; u < units; ++u) {
+                const real* row = corner + u * unit + k0 * input;
+                real* column = to + k0 * line + u;
+                for (long k = 0; k < ks; ++k) column[k * line] = row[k * input];
+            }
+        }
+    }
+}
+
+// Of the matrices of U ([.., H], rows `row` apart) those that are multiplied together, for a pass that takes Q vectors at once:
+// forward by output units, so that the products of one unit with all of them lie together; backward by input units.
+using Matrices = std::initializer_list<long>;
+static inline long packed_size(long matrices, long Q, long H) { return round_up(H, Q * V) * H * matrices; }
+static inline void pack_forward(const real* U, long row, Matrices matrices, long Q, long H, real* to) {
+    const long width = Q * V, line = long(matrices.size()) * width;
+    for (long m : matrices) pack(U + m * H * row, row, 1, H, H, to, width, line, H * line), to += width;
+}
+static inline void pack_backward(const real* U, long row, Matrices matrices, long Q, long H, real* to) {
+    const long width = Q * V, panel = long(matrices.size()) * H * width;
+    for (long m : matrices) pack(U + m * H * row, 1, row, H, H, to, width, width, panel), to += H * width;
+}
+
+// ---- over all of time --------------------------------------------------------------------------------------------
+constexpr int PANEL = 4;  // vectors of outputs at once
+constexpr long WIDTH = PANEL * V;
+
+static inline void put(real* to, const vec* tile, long columns, bool adds) {
+    for (int n = 0; n < PANEL; ++n, to += V, columns -= V) {
+        if (columns >= V) adds ? add<true>(to, tile[n], V) : store<true>(to, tile[n], V);
+        else if (columns > 0) adds ? add<false>(to, tile[n], int(columns)) : store<false>(to, tile[n], int(columns));
+    }
+}
+
+// Where the row of each step and lane lies, as a caller says it.
+struct Rows {
+    real* at;
+    long step, lane;
+};
+// The same with their number: T steps of B lanes, numbered by step and then by lane.
+struct Block {
+    Rows rows;
+    long T, B;
+    real* operator()(long r) const { return rows.at + r / B * rows.step + r % B * rows.lane; }
+    Block lanes(long first, long last) const { return {{rows.at + first * rows.lane, rows.step, rows.lane}, T, last - first}; }
+    bool regular() const { return T == 1 || B == 1 || rows.step == B * rows.lane; }
+    long distance() const { return B > 1 ? rows.lane : rows.step; }  // from each row to the next, if they are regular
+};
+
+// Rows one after the other.
+static inline void copy_rows(const Block& from, long K, real* to) {
+    for (long r = 0; r < from.T * from.B; ++r) std::memcpy(to + r * K, from(r), K * sizeof(real));
+}
+// Of the K + T values of each lane the last K before its end.
+static inline void copy_last(const real* values, long K, long T, long B, long H, const long* lengths, real* to) {
+    if (!lengths) {
+        std::memcpy(to, values + T * B * H, K * B * H * sizeof(real));
+        return;
+    }
+    for (long k = 0; k < K; ++k)
+        for (long lane = 0; lane < B; ++lane, to += H) std::memcpy(to, values + ((lengths[lane] + k) * B + lane) * H, H * sizeof(real));
+}
+// The first of `count` parts of A numbers becomes the sum of all.
+static inline void add_parts(real* parts, long A, long count) {
+    for (long k = 1; k < count; ++k)
+        for (long i = 0; i < A; ++i) parts[i] += parts[k * A + i];
+}
+
+static inline long packed_size(long outputs, long K) { return round_up(outputs, WIDTH) * K; }
+static inline void pack_outputs(const real* from, long unit, long input, long outputs, long K, real* to) {
+    pack(from, unit, input, outputs, K, to, WIDTH, WIDTH, K * WIDTH);
+}
+
+// out[r][o] = sum over k of rows[r][k] * weights[o][k], weights packed by pack_outputs. Threads share the lanes, as they do in
+// the recurrence, so that what a thread writes here is in its own cache there.
+static inline void times(const Block& from, long K, const real* packed, const Block& to, long outputs, long most) {
+    constexpr int M = lanes_at_once<PANEL>();
+    constexpr long CHUNK = 8 * M;  // rows that stay in the cache while all weights pass by
+    const long R = from.T * from.B, threads = threads_for(most, double(R) * K * outputs, R);
+    const bool by_lane = from.B >= threads;
+    share_lanes(threads, by_lane ? from.B : R, [&](long, long first, long last) {
+        const Block rows = by_lane ? from.lanes(first, last) : from, out = by_lane ? to.lanes(first, last) : to;
+        if (by_lane) first = 0, last = rows.T * rows.B;
+        const bool regular = rows.regular();
+        const long width = regular ? rows.distance() : K + 16;  // copies lie a line apart: rows a power of two apart share cache sets
+        real* copy = regular ? nullptr : scratch(CHUNK * width);
+        for (long begin = first; begin < last; begin += CHUNK) {
+            const long end = begin + CHUNK < last ? begin + CHUNK : last;
+            if (!regular)
+                for (long r = begin; r < end; ++r) std::memcpy(copy + (r - begin) * width, rows(r), K * sizeof(real));
+            const real* chunk = regular ? rows(begin) : copy;
+            for (long o = 0; o < outputs; o += WIDTH) {
+                for (long r = begin; r < end; r += M) {
+                    const int m = int(r + M < end ? M : end - r);
+                    vec tile[M * PANEL];
+                    multiply_lanes<M, PANEL>(m, chunk + (r - begin) * width, width, K, packed + o * K, tile);
+                    for (int i = 0; i < m; ++i) put(out(r + i) + o, tile + i * PANEL, outputs - o, false);
+                }
+            }
+        }
+    });
+}
+
+// tile[m][n] = sum over k of left[k][m] * right[k][n], both in panels.
+template <int ROWS>
+static inline void gather_tile(const real* left, const real* right, long K, vec* tile) {
+    vec sums[ROWS][PANEL] = {};
+    for (long k = 0; k < K; ++k, left += ROWS, right += WIDTH) {
+        vec w[PANEL];
+        for (int n = 0; n < PANEL; ++n) w[n] = *reinterpret_cast<const vec*>(right + n * V);
+        for (int m = 0; m < ROWS; ++m)
+            for (int n = 0; n < PANEL; ++n) sums[m][n] += w[n] * left[m];
+    }
+    for (int m = 0; m < ROWS; ++m)
+        for (int n = 0; n < PANEL; ++n) tile[m * PANEL + n] = sums[m][n];
+}
+
+// out[a][c] (+)= sum over rows r of left[r][a] * right[r][c]: the gradient of weights. Each thread gathers what it computed
+// itself; all but the first do so in a part of `parts`, A * C numbers each.
+static inline void gather(const Block& lefts, long A, const Block& rights, long C, real* out, bool adds, real* parts, long most) {
+    constexpr int ROWS = REGISTERS >= 28 ? 8 : lanes_at_once<PANEL>();
+    const long B = lefts.B, threads = threads_for(most, double(lefts.T) * B * A * C, B);
+    const long blocks = (C + WIDTH - 1) / WIDTH, panels = (A + ROWS - 1) / ROWS;
+    share_lanes(threads, B, [&](long thread, long first, long last) {
+        const Block left = lefts.lanes(first, last), right = rights.lanes(first, last);
+        const long R = left.T * left.B, fitting = std::clamp(65536 / (A + 1) / 8 * 8, 32L, 256L);  // panels stay in the cache
+        const long chunk = std::min(fitting, round_up(R, 8));
+        const long panel = chunk * ROWS + 16;  // a line more: panels a power of two apart share cache sets
+        real* packed_right = scratch(blocks * chunk * WIDTH + panels * panel);
+        real* packed_left = packed_right + blocks * chunk * WIDTH;
+        real* total = thread ? parts + (thread - 1) * A * C : out;
+        for (long r = 0; r < R; r += chunk) {
+            const long K = r + chunk < R ? chunk : R - r;
+            for (long k = 0; k < K; ++k) {
+                const real *row = right(r + k), *column = left(r + k);
+                for (long b = 0; b < blocks; ++b) {
+                    const long columns = C - b * WIDTH < WIDTH ? C - b * WIDTH : WIDTH;
+                    real* to = packed_right + (b * chunk + k) * WIDTH;
+                    if (columns == WIDTH) std::memcpy(to, row + b * WIDTH, WIDTH * sizeof(real));
+                    else std::memcpy(to, row + b * WIDTH, columns * sizeof(real));
+                }
+                real* to = packed_left + k * ROWS;
+                long a = 0;
+                for (; a + ROWS <= A; a += ROWS, to += panel) std::memcpy(to, column + a, ROWS * sizeof(real));
+                if (a < A) std::memcpy(to, column + a, (A - a) * sizeof(real));
+            }
+            for (long p = 0; p < panels; ++p) {
+                const long a = p * ROWS;
+                const int m = int(A - a < ROWS ? A - a : ROWS);
+                for (long b = 0; b < blocks; ++b) {
+                    vec tile[ROWS * PANEL];
+                    gather_tile<ROWS>(packed_left + p * panel, packed_right + b * chunk * WIDTH, K, tile);
+                    const bool further = r > 0 || (adds && !thread);
+                    for (int i = 0; i < m; ++i) put(total + (a + i) * C + b * WIDTH, tile + i * PANEL, C - b * WIDTH, further);
+                }
+            }
+        }
+    });
+    if (threads > 1)
+        share_lanes(threads, A * C, [&](long, long first, long last) {
+            for (long k = 0; k < threads - 1; ++k)
+                for (long i = first; i < last; ++i) out[i] += parts[k * A * C + i];
+        });
+}
