@@ -116,10 +116,10 @@ static inline void copy_last(const real* values, long K, long T, long B, long H,
     for (long k = 0; k < K; ++k)
         for (long lane = 0; lane < B; ++lane, to += H) std::memcpy(to, values + ((lengths[lane] + k) * B + lane) * H, H * sizeof(real));
 }
-// The first of `count` parts of A numbers becomes the sum of all.
-static inline void add_parts(real* parts, long A, long count) {
-    for (long k = 1; k < count; ++k)
-        for (long i = 0; i < A; ++i) parts[i] += parts[k * A + i];
+// What further threads summed is added to what the first one did: A numbers in each of their parts.
+static inline void add_parts(real* to, long A, const real* parts, long distance, long count) {
+    for (long k = 0; k < count; ++k, parts += distance)
+        for (long i = 0; i < A; ++i) to[i] += parts[i];
 }
 
 static inline long packed_size(long outputs, long K) { return round_up(outputs, WIDTH) * K; }
@@ -127,33 +127,36 @@ static inline void pack_outputs(const real* from, long unit, long input, long ou
     pack(from, unit, input, outputs, K, to, WIDTH, WIDTH, K * WIDTH);
 }
 
-// out[r][o] = sum over k of rows[r][k] * weights[o][k], weights packed by pack_outputs. Threads share the lanes, as they do in
-// the recurrence, so that what a thread writes here is in its own cache there.
-static inline void times(const Block& from, long K, const real* packed, const Block& to, long outputs, long most) {
+// out[r][o] = sum over k of from[r][k] * weights[o][k] for the rows first to last, weights packed by pack_outputs.
+static inline void times(const Block& from, long K, const real* packed, const Block& to, long outputs, long first, long last) {
     constexpr int M = lanes_at_once<PANEL>();
     constexpr long CHUNK = 8 * M;  // rows that stay in the cache while all weights pass by
-    const long R = from.T * from.B, threads = threads_for(most, double(R) * K * outputs, R);
-    const bool by_lane = from.B >= threads;
-    share_lanes(threads, by_lane ? from.B : R, [&](long, long first, long last) {
-        const Block rows = by_lane ? from.lanes(first, last) : from, out = by_lane ? to.lanes(first, last) : to;
-        if (by_lane) first = 0, last = rows.T * rows.B;
-        const bool regular = rows.regular();
-        const long width = regular ? rows.distance() : K + 16;  // copies lie a line apart: rows a power of two apart share cache sets
-        real* copy = regular ? nullptr : scratch(CHUNK * width);
-        for (long begin = first; begin < last; begin += CHUNK) {
-            const long end = begin + CHUNK < last ? begin + CHUNK : last;
-            if (!regular)
-                for (long r = begin; r < end; ++r) std::memcpy(copy + (r - begin) * width, rows(r), K * sizeof(real));
-            const real* chunk = regular ? rows(begin) : copy;
-            for (long o = 0; o < outputs; o += WIDTH) {
-                for (long r = begin; r < end; r += M) {
-                    const int m = int(r + M < end ? M : end - r);
-                    vec tile[M * PANEL];
-                    multiply_lanes<M, PANEL>(m, chunk + (r - begin) * width, width, K, packed + o * K, tile);
-                    for (int i = 0; i < m; ++i) put(out(r + i) + o, tile + i * PANEL, outputs - o, false);
-                }
+    const bool regular = from.regular();
+    const long width = regular ? from.distance() : K + 16;  // copies lie a line apart: rows a power of two apart share cache sets
+    real* copy = regular ? nullptr : scratch(CHUNK * width);
+    for (long begin = first; begin < last; begin += CHUNK) {
+        const long end = begin + CHUNK < last ? begin + CHUNK : last;
+        if (!regular)
+            for (long r = begin; r < end; ++r) std::memcpy(copy + (r - begin) * width, from(r), K * sizeof(real));
+        const real* chunk = regular ? from(begin) : copy;
+        for (long o = 0; o < outputs; o += WIDTH) {
+            for (long r = begin; r < end; r += M) {
+                const int m = int(r + M < end ? M : end - r);
+                vec tile[M * PANEL];
+                multiply_lanes<M, PANEL>(m, chunk + (r - begin) * width, width, K, packed + o * K, tile);
+                for (int i = 0; i < m; ++i) put(to(r + i) + o, tile + i * PANEL, outputs - o, false);
             }
         }
+    }
+}
+static inline void times(const Block& from, long K, const real* packed, const Block& to, long outputs) {
+    times(from, K, packed, to, outputs, 0, from.T * from.B);
+}
+// The same for all rows, by threads that share them step by step: where there are fewer lanes than threads.
+static inline void times_by_rows(const Block& from, long K, const real* packed, const Block& to, long outputs, long most) {
+    const long R = from.T * from.B;
+    share_lanes(threads_for(most, double(R) * K * outputs, R), R, [&](long, long first, long last) {
+        times(from, K, packed, to, outputs, first, last);
     });
 }
 
@@ -171,50 +174,37 @@ static inline void gather_tile(const real* left, const real* right, long K, vec*
         for (int n = 0; n < PANEL; ++n) tile[m * PANEL + n] = sums[m][n];
 }
 
-// out[a][c] (+)= sum over rows r of left[r][a] * right[r][c]: the gradient of weights. Each thread gathers what it computed
-// itself; all but the first do so in a part of `parts`, A * C numbers each.
-static inline void gather(const Block& lefts, long A, const Block& rights, long C, real* out, bool adds, real* parts, long most) {
+// out[a][c] (+)= sum over rows r of left[r][a] * right[r][c]: the gradient of weights.
+static inline void gather(const Block& left, long A, const Block& right, long C, real* out, bool adds) {
     constexpr int ROWS = REGISTERS >= 28 ? 8 : lanes_at_once<PANEL>();
-    const long B = lefts.B, threads = threads_for(most, double(lefts.T) * B * A * C, B);
-    const long blocks = (C + WIDTH - 1) / WIDTH, panels = (A + ROWS - 1) / ROWS;
-    share_lanes(threads, B, [&](long thread, long first, long last) {
-        const Block left = lefts.lanes(first, last), right = rights.lanes(first, last);
-        const long R = left.T * left.B, fitting = std::clamp(65536 / (A + 1) / 8 * 8, 32L, 256L);  // panels stay in the cache
-        const long chunk = std::min(fitting, round_up(R, 8));
-        const long panel = chunk * ROWS + 16;  // a line more: panels a power of two apart share cache sets
-        real* packed_right = scratch(blocks * chunk * WIDTH + panels * panel);
-        real* packed_left = packed_right + blocks * chunk * WIDTH;
-        real* total = thread ? parts + (thread - 1) * A * C : out;
-        for (long r = 0; r < R; r += chunk) {
-            const long K = r + chunk < R ? chunk : R - r;
-            for (long k = 0; k < K; ++k) {
-                const real *row = right(r + k), *column = left(r + k);
-                for (long b = 0; b < blocks; ++b) {
-                    const long columns = C - b * WIDTH < WIDTH ? C - b * WIDTH : WIDTH;
-                    real* to = packed_right + (b * chunk + k) * WIDTH;
-                    if (columns == WIDTH) std::memcpy(to, row + b * WIDTH, WIDTH * sizeof(real));
-                    else std::memcpy(to, row + b * WIDTH, columns * sizeof(real));
-                }
-                real* to = packed_left + k * ROWS;
-                long a = 0;
-                for (; a + ROWS <= A; a += ROWS, to += panel) std::memcpy(to, column + a, ROWS * sizeof(real));
-                if (a < A) std::memcpy(to, column + a, (A - a) * sizeof(real));
+    const long blocks = (C + WIDTH - 1) / WIDTH, panels = (A + ROWS - 1) / ROWS, R = left.T * left.B;
+    const long fitting = std::clamp(65536 / (A + 1) / 8 * 8, 32L, 256L), chunk = std::min(fitting, R);  // panels stay in the cache
+    const long panel = chunk * ROWS + 16;  // a line more: panels a power of two apart share cache sets
+    real* packed_right = scratch(blocks * chunk * WIDTH + panels * panel);
+    real* packed_left = packed_right + blocks * chunk * WIDTH;
+    for (long r = 0; r < R; r += chunk) {
+        const long K = r + chunk < R ? chunk : R - r;
+        for (long k = 0; k < K; ++k) {
+            const real *row = right(r + k), *column = left(r + k);
+            for (long b = 0; b < blocks; ++b) {
+                const long columns = C - b * WIDTH < WIDTH ? C - b * WIDTH : WIDTH;
+                real* to = packed_right + (b * chunk + k) * WIDTH;
+                if (columns == WIDTH) std::memcpy(to, row + b * WIDTH, WIDTH * sizeof(real));
+                else std::memcpy(to, row + b * WIDTH, columns * sizeof(real));
             }
-            for (long p = 0; p < panels; ++p) {
-                const long a = p * ROWS;
-                const int m = int(A - a < ROWS ? A - a : ROWS);
-                for (long b = 0; b < blocks; ++b) {
-                    vec tile[ROWS * PANEL];
-                    gather_tile<ROWS>(packed_left + p * panel, packed_right + b * chunk * WIDTH, K, tile);
-                    const bool further = r > 0 || (adds && !thread);
-                    for (int i = 0; i < m; ++i) put(total + (a + i) * C + b * WIDTH, tile + i * PANEL, C - b * WIDTH, further);
-                }
+            real* to = packed_left + k * ROWS;
+            long a = 0;
+            for (; a + ROWS <= A; a += ROWS, to += panel) std::memcpy(to, column + a, ROWS * sizeof(real));
+            if (a < A) std::memcpy(to, column + a, (A - a) * sizeof(real));
+        }
+        for (long p = 0; p < panels; ++p) {
+            const long a = p * ROWS;
+            const int m = int(A - a < ROWS ? A - a : ROWS);
+            for (long b = 0; b < blocks; ++b) {
+                vec tile[ROWS * PANEL];
+                gather_tile<ROWS>(packed_left + p * panel, packed_right + b * chunk * WIDTH, K, tile);
+                for (int i = 0; i < m; ++i) put(out + (a + i) * C + b * WIDTH, tile + i * PANEL, C - b * WIDTH, adds || r > 0);
             }
         }
-    });
-    if (threads > 1)
-        share_lanes(threads, A * C, [&](long, long first, long last) {
-            for (long k = 0; k < threads - 1; ++k)
-                for (long i = first; i < last; ++i) out[i] += parts[k * A * C + i];
-        });
+    }
 }
