@@ -637,10 +637,9 @@ class _Backward(_Emitter):
             "        const auto rows = [&](real* at) { return Block{{at, a.B * a.H, a.H}, a.T, a.B}.lanes(first, last); };",
             f"        if (a.d_x.at && !few) times(adjoint(0), {G} * a.H, a.weights_x, d_x.lanes(first, last), a.D);",
             "        real* const part = a.parts + (thread - 1) * (size_W + size_U);",
-            f"        if (a.d_W) gather(adjoint(0), {G} * a.H, x.lanes(first, last), a.D, thread ? part : a.d_W, false);",
-            "        if (!a.d_U) return;",
-            "        real* const d_U = thread ? part + size_W : a.d_U;",
-            *self.gather_matrices(),
+            "        real* const d_W = thread && a.d_W ? part : a.d_W;",
+            "        real* const d_U = thread && a.d_U ? part + size_W : a.d_U;",
+            *self.gather_weights(),
             "    });",
             f"    if (a.d_x.at && few) times_by_rows(adjoints, {G} * a.H, a.weights_x, d_x, a.D, a.threads);",
             "    if (a.d_W) add_parts(a.d_W, size_W, a.parts, size_W + size_U, a.workers - 1);",
@@ -654,9 +653,10 @@ class _Backward(_Emitter):
             "}",
         ]  # fmt: skip
 
-    def gather_matrices(self) -> list[str]:
-        """∂L/∂U: for each group one large product over all of time; more where its matrices are no neighbours in U."""
-        lines = []
+    def gather_weights(self) -> list[str]:
+        """∂L/∂W and ∂L/∂U: products over all of time, together where they are taken of the same adjoints."""
+        G = len(self.graph.drives)
+        gathered = {(0, G, ""): ["{x.lanes(first, last), a.D, d_W, false}"]}
         depths = {state.name: state.depth for state in self.graph.states}
         seen: set[str] = set()
         for group, slot, number in zip(self.plan.groups, self.plan.places, self.plan.arguments, strict=True):
@@ -666,14 +666,19 @@ class _Backward(_Emitter):
             else:
                 argument = f"a.argument_{number}"
             for names in _neighbours(group.names, self.graph.matrices, seen):
-                first = self.graph.matrices.index(names[0])
-                lines.append(
-                    f"        gather(adjoint({slot}), {len(names)} * a.H, rows({argument}), a.H, d_U + {first} * a.H * a.H, "
-                    f"{'true' if names[0] in seen else 'false'});"
-                )
+                place = self.graph.matrices.index(names[0])
+                out = f"d_U ? d_U + {place} * a.H * a.H : nullptr" if place else "d_U"
+                # what is added to a matrix comes after what was written to it
+                key, adds = (slot, len(names), argument), "true"
+                if names[0] not in seen:
+                    key, adds = (slot, len(names), ""), "false"
+                gathered.setdefault(key, []).append(f"{{rows({argument}), a.H, {out}, {adds}}}")
                 slot += len(names)
             seen.update(group.names)
-        return lines
+        return [
+            f"        gather(adjoint({slot}), {count} * a.H, {{{', '.join(each)}}});"
+            for (slot, count, _), each in gathered.items()
+        ]
 
 
 def _neighbours(names: Iterable[str], matrices: Sequence[str], seen: set[str]) -> list[list[str]]:

@@ -97,15 +97,27 @@ struct Rows {
 struct Block {
     Rows rows;
     long T, B;
-    real* operator()(long r) const { return rows.at + r / B * rows.step + r % B * rows.lane; }
     Block lanes(long first, long last) const { return {{rows.at + first * rows.lane, rows.step, rows.lane}, T, last - first}; }
     bool regular() const { return T == 1 || B == 1 || rows.step == B * rows.lane; }
     long distance() const { return B > 1 ? rows.lane : rows.step; }  // from each row to the next, if they are regular
 };
+// Row after row from row r on: without the division that finding each by its number takes.
+struct Cursor {
+    const Block& block;
+    real* step;
+    long lane;
+    Cursor(const Block& block, long r) : block(block), step(block.rows.at + r / block.B * block.rows.step), lane(r % block.B) {}
+    real* next() {
+        real* const row = step + lane * block.rows.lane;
+        if (++lane == block.B) lane = 0, step += block.rows.step;
+        return row;
+    }
+};
 
 // Rows one after the other.
 static inline void copy_rows(const Block& from, long K, real* to) {
-    for (long r = 0; r < from.T * from.B; ++r) std::memcpy(to + r * K, from(r), K * sizeof(real));
+    Cursor rows(from, 0);
+    for (long r = 0; r < from.T * from.B; ++r) std::memcpy(to + r * K, rows.next(), K * sizeof(real));
 }
 // Of the K + T values of each lane the last K before its end.
 static inline void copy_last(const real* values, long K, long T, long B, long H, const long* lengths, real* to) {
@@ -136,15 +148,17 @@ static inline void times(const Block& from, long K, const real* packed, const Bl
     real* copy = regular ? nullptr : scratch(CHUNK * width);
     for (long begin = first; begin < last; begin += CHUNK) {
         const long end = begin + CHUNK < last ? begin + CHUNK : last;
+        Cursor in(from, begin);
+        const real* chunk = regular ? in.next() : copy;
         if (!regular)
-            for (long r = begin; r < end; ++r) std::memcpy(copy + (r - begin) * width, from(r), K * sizeof(real));
-        const real* chunk = regular ? from(begin) : copy;
+            for (long r = begin; r < end; ++r) std::memcpy(copy + (r - begin) * width, in.next(), K * sizeof(real));
         for (long o = 0; o < outputs; o += WIDTH) {
+            Cursor out(to, begin);
             for (long r = begin; r < end; r += M) {
                 const int m = int(r + M < end ? M : end - r);
                 vec tile[M * PANEL];
                 multiply_lanes<M, PANEL>(m, chunk + (r - begin) * width, width, K, packed + o * K, tile);
-                for (int i = 0; i < m; ++i) put(to(r + i) + o, tile + i * PANEL, outputs - o, false);
+                for (int i = 0; i < m; ++i) put(out.next() + o, tile + i * PANEL, outputs - o, false);
             }
         }
     }
@@ -174,36 +188,52 @@ static inline void gather_tile(const real* left, const real* right, long K, vec*
         for (int n = 0; n < PANEL; ++n) tile[m * PANEL + n] = sums[m][n];
 }
 
-// out[a][c] (+)= sum over rows r of left[r][a] * right[r][c]: the gradient of weights.
-static inline void gather(const Block& left, long A, const Block& right, long C, real* out, bool adds) {
+// Of a gradient of weights: out[a][c] (+)= sum over rows r of left[r][a] * right[r][c].
+struct Gathered {
+    Block right;
+    long C;
+    real* out;  // null: not wanted
+    bool adds;
+};
+// Several of them that have the same left side.
+static inline void gather(const Block& left, long A, std::initializer_list<Gathered> all) {
     constexpr int ROWS = REGISTERS >= 28 ? 8 : lanes_at_once<PANEL>();
-    const long blocks = (C + WIDTH - 1) / WIDTH, panels = (A + ROWS - 1) / ROWS, R = left.T * left.B;
+    const long panels = (A + ROWS - 1) / ROWS, R = left.T * left.B;
     const long fitting = std::clamp(65536 / (A + 1) / 8 * 8, 32L, 256L), chunk = std::min(fitting, R);  // panels stay in the cache
     const long panel = chunk * ROWS + 16;  // a line more: panels a power of two apart share cache sets
-    real* packed_right = scratch(blocks * chunk * WIDTH + panels * panel);
-    real* packed_left = packed_right + blocks * chunk * WIDTH;
+    long widest = 0;
+    for (const Gathered& one : all)
+        if (one.out) widest = std::max(widest, round_up(one.C, WIDTH));
+    if (!widest) return;
+    real* packed_right = scratch(chunk * widest + panels * panel);
+    real* packed_left = packed_right + chunk * widest;
     for (long r = 0; r < R; r += chunk) {
         const long K = r + chunk < R ? chunk : R - r;
+        Cursor columns(left, r);
         for (long k = 0; k < K; ++k) {
-            const real *row = right(r + k), *column = left(r + k);
-            for (long b = 0; b < blocks; ++b) {
-                const long columns = C - b * WIDTH < WIDTH ? C - b * WIDTH : WIDTH;
-                real* to = packed_right + (b * chunk + k) * WIDTH;
-                if (columns == WIDTH) std::memcpy(to, row + b * WIDTH, WIDTH * sizeof(real));
-                else std::memcpy(to, row + b * WIDTH, columns * sizeof(real));
-            }
+            const real* column = columns.next();
             real* to = packed_left + k * ROWS;
             long a = 0;
             for (; a + ROWS <= A; a += ROWS, to += panel) std::memcpy(to, column + a, ROWS * sizeof(real));
             if (a < A) std::memcpy(to, column + a, (A - a) * sizeof(real));
         }
-        for (long p = 0; p < panels; ++p) {
-            const long a = p * ROWS;
-            const int m = int(A - a < ROWS ? A - a : ROWS);
-            for (long b = 0; b < blocks; ++b) {
-                vec tile[ROWS * PANEL];
-                gather_tile<ROWS>(packed_left + p * panel, packed_right + b * chunk * WIDTH, K, tile);
-                for (int i = 0; i < m; ++i) put(out + (a + i) * C + b * WIDTH, tile + i * PANEL, C - b * WIDTH, adds || r > 0);
+        for (const auto& [right, C, out, adds] : all) {
+            if (!out) continue;
+            Cursor rows(right, r);
+            for (long k = 0; k < K; ++k) {
+                const real* row = rows.next();
+                real* to = packed_right + k * WIDTH;
+                long c = 0;
+                for (; c + WIDTH <= C; c += WIDTH, to += chunk * WIDTH) std::memcpy(to, row + c, WIDTH * sizeof(real));
+                if (c < C) std::memcpy(to, row + c, (C - c) * sizeof(real));
+            }
+            for (long a = 0; a < A; a += ROWS) {
+                const int m = int(A - a < ROWS ? A - a : ROWS);
+                for (long c = 0; c < C; c += WIDTH) {
+                    vec tile[ROWS * PANEL];
+                    gather_tile<ROWS>(packed_left + a / ROWS * panel, packed_right + c * chunk, K, tile);
+                    for (int i = 0; i < m; ++i) put(out + (a + i) * C + c, tile + i * PANEL, C - c, adds || r > 0);
+                }
             }
         }
     }
