@@ -70,22 +70,11 @@ class _Task(NamedTuple):
     def arguments(self, structure: Any, x: Tensor, W: Tensor, b: Tensor, U: Tensor, units: Sequence[Tensor]) -> Any:
         """The structure of a run, with what forward and backward have in common."""
         (T, B, D), H = x.shape, U.shape[1]
-        lengths = None if self.lengths is None else self.lengths.data_ptr()
-        made = structure(
-            T,
-            B,
-            D,
-            H,
-            torch.get_num_threads(),
-            lengths,
-            None,
-            rows(x),
-            W.data_ptr(),
-            W.stride(0),
-            b.data_ptr(),
-            U.data_ptr(),
-            U.stride(0),
-        )
+        made = structure(T=T, B=B, D=D, H=H, threads=torch.get_num_threads(), x=rows(x))
+        made.W, made.W_row, made.bias = W.data_ptr(), W.stride(0), b.data_ptr()
+        made.U, made.U_row = U.data_ptr(), U.stride(0)
+        if self.lengths is not None:
+            made.lengths = self.lengths.data_ptr()
         for name, value in zip(self.units, units, strict=True):
             setattr(made, f"p_{name}", value.data_ptr())
         for name, mask in self.masks.items():
@@ -103,9 +92,8 @@ class _Sequence(torch.autograd.Function):
         (T, B, _), H = x.shape, U.shape[1]
         made = task.kernel
         arguments = task.arguments(made.Forward, x, W, b, U, units)
-        seen: list[Tensor] = []
-        final: list[Tensor] = []
-        # the states that leave the engine, the first or all, and the last values of all
+        seen: list[Tensor] = []  # states that leave the engine: the first or all
+        final: list[Tensor] = []  # the last values of all
         for name, first in zip(made.states, initial, strict=True):
             K = first.shape[0]
             final.append(x.new_empty(K, B, H))

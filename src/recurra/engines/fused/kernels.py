@@ -13,7 +13,8 @@ from torch import Tensor
 
 from recurra.cells.graph import Graph
 from recurra.engines.fused.build import build
-from recurra.engines.fused.cpp import Signature, emit, state_field
+from recurra.engines.fused.cpp import emit
+from recurra.engines.fused.cpp_passes import Signature, state_field
 from recurra.engines.fused.stages import Plan, plan
 from recurra.types import Float
 
