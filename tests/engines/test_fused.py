@@ -353,6 +353,18 @@ def test_any_number_of_threads_gives_the_same(name, B, threads):
         assert_near(each, results[0], 1e-13)
 
 
+def test_the_number_of_threads_may_change_between_a_run_and_its_gradients(threads):
+    layer = tame_layer("lstm", 65, 65, engine="fused")
+    x = torch.randn(7, 130, 65, dtype=DOUBLE, requires_grad=True)
+    expected = torch.autograd.grad(layer(x).outputs.square().sum(), [x, *layer.parameters()])
+    for before, after in ((1, 5), (5, 1), (2, 9)):
+        threads(before)
+        loss = layer(x).outputs.square().sum()
+        threads(after)
+        for found, value in zip(torch.autograd.grad(loss, [x, *layer.parameters()]), expected, strict=True):
+            torch.testing.assert_close(found, value, rtol=1e-12, atol=1e-12)
+
+
 def test_fewer_threads_than_were_asked_for():
     """A limit of the system (OMP_THREAD_LIMIT, a busy machine with OMP_DYNAMIC) leaves shares without a thread of their own."""
     code = (
@@ -413,7 +425,7 @@ def test_any_name_may_be_a_state_or_a_gate(name):
 
 def compiles(source: str) -> None:
     """The compiler takes it, without the time that optimising costs."""
-    from recurra.engines.fused.build import _RUNTIME, find_compiler
+    from recurra.engines.fused.build import HEADERS, find_compiler
 
     command = [
         find_compiler(),
@@ -421,7 +433,7 @@ def compiles(source: str) -> None:
         "-fsyntax-only",
         "-w",
         "-DREAL=float",
-        f"-I{_RUNTIME.parent}",
+        f"-I{HEADERS[0].parent}",
         "-xc++",
         "-",
     ]

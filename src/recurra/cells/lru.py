@@ -2,16 +2,16 @@ from math import pi
 
 from recurra.cells.notation import cell
 from recurra.cells.operations import cos, exp, sigmoid, sin, sqrt
-from recurra.cells.parameters import Learned, Scattered
+from recurra.cells.parameters import Fixed, Learned, Scattered
 
 
 @cell
-def lru(x, U, h, a, b, *, fade=Learned(Scattered(-8.0, -1.0)), turn=Learned(Scattered(0.0, pi, step=0.41421356237))):
+def lru(x, U, h, a, b, *, fade=Learned(Scattered(-7.0, -3.0)), turn=Fixed(Scattered(0.0, pi, step=0.41421356237))):
     """A linear recurrent unit: each unit is a wave that fades and turns at its own rates, read through a gate.
 
     Orvieto et al. 2023, Resurrecting Recurrent Neural Networks for Long Sequences. The drive is scaled by √(1 − r²), so that
-    slow waves do not pile up. The gate reads one of the wave's two coordinates or the other. Stack layers, with
-    `residual`, to make more than linear maps of time.
+    slow waves do not pile up. The gate reads one of the wave's two coordinates or the other. The angles are not learned:
+    over T steps a change of one counts T times. Stack layers, with `residual`, to make more than linear maps of time.
     """
     r = exp(-exp(fade))
     scale = sqrt(1 - r * r)

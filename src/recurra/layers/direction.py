@@ -95,10 +95,11 @@ class Direction(nn.Module):
         }
 
     def recurrent_matrices(self) -> Float[Tensor, "PH H"]:
-        if self.U is None:
+        U = self.U
+        if U is None:
             return self.W.new_empty(0, self.hidden_size)
         if not self.cell.graph.constraints:
-            return self.U
+            return U
         return torch.cat([self.matrix(name) for name in self.cell.graph.matrices])
 
     def weights(self, T: int, B: int) -> Weights:
@@ -134,11 +135,11 @@ class Direction(nn.Module):
         cell = self.cell
         shape = Shape(B, T, D, self.hidden_size)
         weights = self.weights(T, B)
-        initial = self.first_state(B) if state is None else tuple(time_first(each) for each in state)
-        chosen = choose(engine, cell, x.device, self.W.dtype, shape, record=record)
+        initial = self.first_state(B) if state is None else tuple(map(time_first, state))
+        chosen = choose(engine, cell, x.device, weights.W.dtype, shape, record=record)
         run = chosen.run(cell, weights, x, initial, lengths, record=record)
         recorded = self._record(weights, x, initial, run) if record else {}
-        return run.outputs, tuple(batch_first(last) for last in run.final), recorded
+        return run.outputs, tuple(map(batch_first, run.final)), recorded
 
     def _record(self, weights: Weights, x: Tensor, initial: tuple[Tensor, ...], run: Run) -> dict[str, Tensor]:
         """Gates are functions of the states and drives, so those of all steps are computed at once from what ran."""
@@ -209,4 +210,4 @@ def time_first(state: Tensor) -> Float[Tensor, "K B H"]:
 
 
 def batch_first(state: Float[Tensor, "K B H"]) -> Tensor:
-    return state[0] if len(state) == 1 else state.transpose(0, 1)
+    return state[0] if state.shape[0] == 1 else state.transpose(0, 1)

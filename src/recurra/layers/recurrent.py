@@ -113,7 +113,8 @@ class Recurrent(nn.Module):
     @property
     def stack(self) -> list[list[Direction]]:
         """`stack[layer][direction]`: the weights, layer by layer."""
-        return [list(cast(Iterable[Direction], layer)) for layer in self.layers]
+        layers = cast(Iterable[Iterable[Direction]], self.layers)
+        return [list(layer) for layer in layers]
 
     @property
     def bidirectional(self) -> bool:
@@ -135,7 +136,8 @@ class Recurrent(nn.Module):
         - `padding`: `end`, or `start` for sequences that are aligned to the last step.
         - `record`: also give every state and every named gate at every step.
         """
-        self._check_input(x, 3)
+        stack = self.stack
+        self._check_input(x, 3, stack[0][0].W)
         B, T, _ = x.shape
         choose_from("padding", padding, ("end", "start"))
         lengths = self._check_lengths(lengths, B, T, x.device)
@@ -149,7 +151,7 @@ class Recurrent(nn.Module):
             y = torch.where(inside, y, 0)
 
         final, records = [], []
-        for k, layer in enumerate(self.stack):
+        for k, layer in enumerate(stack):
             inputs = self.dropout(y) if k else y
             outputs, lasts, gates = self._run_layer(layer, inputs, state[k] if state else None, lengths, record)
             y = outputs + y if self.residual and k else outputs
@@ -194,7 +196,7 @@ class Recurrent(nn.Module):
             raise OptionError(
                 "step streams forward in time; a bidirectional layer needs the whole sequence. Call the layer instead."
             )
-        self._check_input(x, 2)
+        self._check_input(x, 2, self.stack[0][0].W)
         trace = self(x[:, None], state)
         return trace.outputs[:, 0], trace.final
 
@@ -214,11 +216,10 @@ class Recurrent(nn.Module):
     def extra_repr(self) -> str:
         return f"{self.cell.name}, {self.input_size}, {self.hidden_size}, engine={self.engine!r}"
 
-    def _check_input(self, x: Tensor, axes: int) -> None:
-        names = "[B, T, D]" if axes == 3 else "[B, D]"
-        weights = cast(Direction, cast(nn.ModuleList, self.layers[0])[0]).W
+    def _check_input(self, x: Tensor, axes: int, weights: Tensor) -> None:
         dtype, device = weights.dtype, weights.device
-        if x.ndim != axes or min(x.shape[:-1]) < 1:
+        if x.ndim != axes or x.numel() == 0:
+            names = "[B, T, D]" if axes == 3 else "[B, D]"
             raise ShapeError(f"{self.cell.name} expects inputs {names} with at least one of each; got {list(x.shape)}.")
         if x.shape[-1] != self.input_size:
             raise ShapeError(

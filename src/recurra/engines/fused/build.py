@@ -31,7 +31,7 @@ FLAGS = (
     "-fPIC",
     "-w",
 )
-_RUNTIME = Path(__file__).with_name("runtime.hpp")
+HEADERS = sorted(Path(__file__).parent.glob("*.hpp"))
 
 
 @lru_cache(maxsize=1)
@@ -65,7 +65,8 @@ def cache_folder() -> Path:
 def build(source: str, real: str, about: str) -> ctypes.CDLL:
     """The library of this source for `real` (`float` or `double`), compiled if the cache has no sound copy of it."""
     flags = [*FLAGS, f"-DREAL={real}"]
-    key = hashlib.sha256("\n".join([source, _RUNTIME.read_text(), _machine(), *flags]).encode()).hexdigest()[:32]
+    headers = [header.read_text() for header in HEADERS]
+    key = hashlib.sha256("\n".join([source, *headers, _machine(), *flags]).encode()).hexdigest()[:32]
     library = cache_folder() / f"{key}.so"
     if not _is_sound(library):
         _compile(source, flags, library, about)
@@ -92,7 +93,7 @@ def _compile(source: str, flags: list[str], library: Path, about: str) -> None:
         with tempfile.TemporaryDirectory(dir=library.parent) as folder:
             text, made, note = (Path(folder) / name for name in ("kernel.cpp", "kernel.so", "kernel.sha256"))
             text.write_text(source)
-            command = [compiler, *flags, f"-I{_RUNTIME.parent}", str(text), "-o", str(made)]
+            command = [compiler, *flags, f"-I{HEADERS[0].parent}", str(text), "-o", str(made)]
             result = subprocess.run(command, capture_output=True, text=True)
             if result.returncode or not made.exists():
                 said = " ".join(result.stderr.split())[:200] or f"{compiler} made no library"

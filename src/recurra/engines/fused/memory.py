@@ -17,8 +17,13 @@ class Buffer:
     """A flat piece of memory of at least `size` numbers; goes back to be lent again when nothing refers to it."""
 
     def __init__(self, size: int, dtype: torch.dtype):
+        self.size = size
         self._memory = _take(size, dtype)
-        self.data = self._memory[:size]
+        self.address = self._memory.data_ptr()
+
+    @property
+    def data(self) -> Tensor:
+        return self._memory[: self.size]
 
     def __del__(self) -> None:
         if not hasattr(self, "_memory"):  # there was none to be had

@@ -1,4 +1,4 @@
-// What generated kernels stand on: vectors, elementwise mathematics, small matrix products, threads over lanes.
+// What generated kernels stand on: vectors, elementwise mathematics, the kernel of all products, threads over lanes.
 // `real` is float or double (-DREAL=...). Axes: B lanes, T steps, H units; rows of a lane are H apart.
 #pragma once
 #include <cmath>
@@ -157,52 +157,6 @@ constexpr int lanes_at_once() { return REGISTERS / N > 8 ? 8 : REGISTERS / N > 0
 static inline long block_of(long lanes, int most) {
     long blocks = (lanes + most - 1) / most;
     return blocks ? (lanes + blocks - 1) / blocks : 1;
-}
-
-// Weights as the products read them: for each block of Q*V units, for each k, for each of the G outputs, Q vectors.
-// Output g of unit u and input k is found at from[g * output + u * unit + k * input]; units past H are zero.
-static inline void pack(const real* from, long output, long unit, long input, long G, long Q, long H, long K, real* to) {
-    const long width = Q * V, line = G * width;  // what one k takes within a panel
-    for (long first = 0; first < H; first += width, to += K * line) {
-        const long units = first + width <= H ? width : H - first;
-        if (units < width) std::memset(to, 0, K * line * sizeof(real));
-        for (long g = 0; g < G; ++g) {
-            const real* corner = from + g * output + first * unit;
-            real* at = to + g * width;
-            if (unit == 1) {
-                for (long k = 0; k < K; ++k) std::memcpy(at + k * line, corner + k * input, units * sizeof(real));
-                continue;
-            }
-            for (long k0 = 0; k0 < K; k0 += 16) {  // small squares: one side of the transposition is strided
-                const long ks = K - k0 < 16 ? K - k0 : 16;
-                for (long u = 0; u < units; ++u) {
-                    const real* row = corner + u * unit + k0 * input;
-                    real* column = at + k0 * line + u;
-                    for (long k = 0; k < ks; ++k) column[k * line] = row[k * input];
-                }
-            }
-        }
-    }
-}
-
-// Products that are not part of a step have their weights in panels of 4 vectors of outputs.
-constexpr int PANEL = 4;
-static inline void put(real* to, const vec* tile, long columns, bool adds) {
-    for (int n = 0; n < PANEL; ++n, to += V, columns -= V) {
-        if (columns >= V) adds ? add<true>(to, tile[n], V) : store<true>(to, tile[n], V);
-        else if (columns > 0) adds ? add<false>(to, tile[n], int(columns)) : store<false>(to, tile[n], int(columns));
-    }
-}
-// out[r][o] = sum over k of rows[r][k] * weights[o][k], on one thread.
-static inline void multiply_few(const real* rows, long R, long K, const real* packed, long outputs, real* out, long out_stride) {
-    constexpr int M = lanes_at_once<PANEL>();
-    for (long o = 0; o < outputs; o += PANEL * V)
-        for (long r = 0; r < R; r += M) {
-            const int m = int(r + M < R ? M : R - r);
-            vec tile[M * PANEL];
-            multiply_lanes<M, PANEL>(m, rows + r * K, K, K, packed + o * K, tile);
-            for (int i = 0; i < m; ++i) put(out + (r + i) * out_stride + o, tile + i * PANEL, outputs - o, false);
-        }
 }
 
 // ---- threads -----------------------------------------------------------------------------------------------------

@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from recurra.engines.fused.products import with_contiguous_rows
 from recurra.engines.fused.stages import Plan
 from recurra.engines.protocol import Run, Weights
 from recurra.errors import EngineError
+
+
+def with_contiguous_rows(x: Tensor) -> Tensor:
+    """`x` itself unless the numbers of a row are scattered in memory."""
+    return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
 
 
 def whole_masks(weights: Weights, H: int) -> dict[str, Tensor]:
