@@ -96,31 +96,28 @@ def run(
     record: bool,
 ) -> Run:
     """Under autocast sequences are stored in its dtype, otherwise in that of the weights."""
-    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else weights.W.dtype
+    autocast = torch.is_autocast_enabled("cuda")
+    dtype = torch.get_autocast_dtype("cuda") if autocast else weights.W.dtype
     (_, B, _), H = x.shape, initial[0].shape[-1]
     tiles = choose_tiles(plan(graph), B, H, dtype.itemsize, x.device)
     most = min(lanes_at_once(each, x.device) or B for each in tiles)
-    masks = whole_masks(weights, H)
-    pieces = []
-    for first in range(0, B, most):
-        some = slice(first, first + most)
-        masked = {name: mask[:, some] if mask.shape[1] > 1 else mask for name, mask in masks.items()}
-        task = Task(
-            graph, tuple(weights.units), masked, None if lengths is None else lengths[some], record, dtype, tiles
-        )
-        with torch.autocast("cuda", enabled=False):
-            pieces.append(
-                Sequence.apply(  # type: ignore[no-untyped-call]
-                    task,
-                    x[:, some],
-                    weights.W,
-                    weights.b,
-                    weights.U,
-                    *weights.units.values(),
-                    *(each[:, some] for each in initial),
-                )
-            )
-    results = pieces[0] if len(pieces) == 1 else [torch.cat(parts, 1) for parts in zip(*pieces, strict=True)]
+    masks = whole_masks(weights, H) if weights.noise else {}
+    names, common = tuple(weights.units), (weights.W, weights.b, weights.U, *weights.units.values())
+
+    def piece(x: Tensor, initial: Iterable[Tensor], lengths: Tensor | None, masks: dict[str, Tensor]) -> Any:
+        task = Task(graph, names, masks, lengths, record, dtype, tiles)
+        return Sequence.apply(task, x, *common, *initial)  # type: ignore[no-untyped-call]
+
+    with torch.autocast("cuda", enabled=False) if autocast else nullcontext():
+        if most >= B:
+            return as_run(piece(x, initial, lengths, masks), len(initial), record=record)
+        pieces = []
+        for first in range(0, B, most):
+            some = slice(first, first + most)
+            masked = {name: mask[:, some] if mask.shape[1] > 1 else mask for name, mask in masks.items()}
+            ends = None if lengths is None else lengths[some]
+            pieces.append(piece(x[:, some], (each[:, some] for each in initial), ends, masked))
+    results = [torch.cat(parts, 1) for parts in zip(*pieces, strict=True)]
     return as_run(results, len(initial), record=record)
 
 
