@@ -196,8 +196,9 @@ def test_kernels_agree_on_a_gpu(name, dtype):
         found = errors(layer, x, lengths, dtype)
         beyond = {key: error for key, error in found.items() if not error <= LIMITS[dtype]}
         if beyond:
-            loop = errors(layer, x, lengths, dtype, "eager")
-            worse = {key: (error, loop[key]) for key, error in beyond.items() if not error <= 1.5 * loop[key]}
+            loop = errors(layer, x, lengths, dtype, "eager")  # NaN where its own arithmetic breaks down
+            allowed = {key: 1.5 * error if error == error else 0.05 for key, error in loop.items()}
+            worse = {key: (error, loop[key]) for key, error in beyond.items() if not error <= allowed[key]}
             assert not worse, (batch, T, size, worse)
 
 

@@ -35,15 +35,19 @@ def evaluate(
             help="Also draw which class was taken for which, or a forecast and what came true, in RUN/explain/.",
         ),
     ] = False,
+    device: Annotated[str, typer.Option(help="Where the model runs: cpu or cuda.")] = "cpu",
     as_json: AsJson = False,
 ) -> None:
     """How good a run is, beside baselines: nats and perplexity of text, exact match of translations, accuracy of labels, errors
     of forecasts."""
     from recurra.errors import OptionError
-    from recurra.recipes.base import Question
+    from recurra.recipes.base import Question, check_device
     from recurra.recipes.catalogue import open_run
 
+    check_device(device)
     folder, experiment, model = open_run(run)
+    if device != "cpu":
+        model.to(device)
     question = Question(data, baselines, window, dynamic)
     answer = experiment.judge(model, question)
     if question == Question():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -96,6 +97,7 @@ def why_no_jax(device: str) -> str | None:
     """Why the equations cannot run under JAX on this device; none if they can."""
     if not has_jax():
         return "jax is not installed"
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # otherwise it takes most of a GPU's memory at once
     import jax
 
     try:

@@ -76,7 +76,7 @@ class Recipe:
 
     def check(self) -> None:
         choose_from("dtype", self.dtype, ("float32", "float64", "bfloat16"))
-        choose_from("device", self.device, ("cpu", "cuda"))
+        check_device(self.device)
         if not abs(self.seed) < 2**63:
             raise OptionError(f"seed={self.seed} is too large: a seed has 63 bits.")
         if getattr(self.training, "tree", 0) and not self.says_classes:
@@ -84,8 +84,12 @@ class Recipe:
                 f"training.tree={self.training.tree} is for models that name a class at each step: tag, "
                 "signal-and-noise, events. Leave it out."
             )
-        if self.device == "cuda" and not torch.cuda.is_available():
-            raise OptionError("device=cuda was asked for, but torch finds no CUDA device here. Use device=cpu.")
+
+
+def check_device(device: str) -> None:
+    choose_from("device", device, ("cpu", "cuda"))
+    if device == "cuda" and not torch.cuda.is_available():
+        raise OptionError("device=cuda was asked for, but torch finds no CUDA device here. Use device=cpu.")
 
 
 def check_shares(valid: float, test: float) -> None:
