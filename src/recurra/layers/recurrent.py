@@ -148,25 +148,30 @@ class Recurrent(nn.Module):
         if lengths is not None:
             y = to_front(y, lengths) if padding == "start" else y
             inside = (torch.arange(T, device=x.device)[:, None] < lengths)[:, :, None]
-            y = torch.where(inside, y, 0)
 
+        def ended(values: Tensor) -> Tensor:
+            """Zeros past the end of each sequence."""
+            return values if inside is None else torch.where(inside, values, 0)
+
+        y = ended(y)
         final, records = [], []
         for k, layer in enumerate(stack):
             inputs = self.dropout(y) if k else y
             outputs, lasts, gates = self._run_layer(layer, inputs, state[k] if state else None, lengths, record)
             y = outputs + y if self.residual and k else outputs
-            y = y if inside is None else torch.where(inside, y, 0)
+            y = ended(y)
             final.append(lasts)
             records.append(gates)
 
         def users(values: Tensor) -> Tensor:
-            if inside is not None and lengths is not None:
-                values = torch.where(inside, values, 0)
-                values = to_back(values, lengths) if padding == "start" else values
+            if padding == "start" and lengths is not None:
+                values = to_back(values, lengths)
             return values.transpose(0, 1)
 
         recorded = (
-            tuple(tuple({n: users(v) for n, v in one.items()} for one in each) for each in records) if record else None
+            tuple(tuple({n: users(ended(v)) for n, v in one.items()} for one in each) for each in records)
+            if record
+            else None
         )
         return Trace(users(y), tuple(final), recorded)
 
