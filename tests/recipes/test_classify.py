@@ -231,6 +231,11 @@ class TestRefused:
         with pytest.raises(DataError, match=r"b.csv has labels that training never saw: perhaps"):
             make("classify", "data.path=a.csv", "data.test_path=b.csv").trainer()
 
+    def test_pixels_of_a_text(self, here: Path) -> None:
+        write_texts(here / "a.csv")
+        with pytest.raises(DataError, match=r"a.csv holds none"):
+            make("classify", "data.path=a.csv", "data.pixels=true").trainer()
+
     def test_questions(self, here: Path) -> None:
         write_texts(here / "a.csv")
         experiment = make("classify", "data.path=a.csv", "data.valid=0", "data.test=0")

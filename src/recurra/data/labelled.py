@@ -95,6 +95,8 @@ def _read(file: Path, how: How) -> Labelled:
             raise DataError(f"{file} holds infinite numbers. Write NaN where a value is missing.")
         labels = None if names is None else [str(name) for name in names.tolist()]
         return Labelled("images" if images.dtype == np.uint8 else "numbers", list(made), labels)
+    if how.pixels or how.permute:
+        raise DataError(f"pixels can be read one by one, or permuted, of images (IDX, .npz); {file} holds none.")
     text = read_documents(file)[0].text
     if not text.strip():
         raise DataError(f"{file} is empty. Name a file with labelled sequences.")
