@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from recurra.cli.main import run
@@ -45,6 +46,7 @@ RECIPES: dict[str, list[str]] = {
     "dates": [*LEARN, *TINY, "data.count=60"],
     "addition": [*LEARN, *TINY, "data.count=60"],
     "classify": [*LEARN, *TINY, "data.path=labelled.csv"],
+    "pixels": [*LEARN, *TINY, "data.path=images.npz"],
     "tag": [*LEARN, *TINY, "data.path=tagged.txt"],
     "events": [*LEARN, *TINY, "data.path=log.csv"],
     "long-memory": [*LEARN, "model.hidden_size=4", "data.length=8"],
@@ -85,6 +87,8 @@ def write_data(folder: Path) -> None:
     (folder / "labelled.csv").write_text(
         "text,label\n" + "".join(f"{name},{'ab'[k % 2]}\n" for k, name in enumerate(names))
     )
+    images = np.random.default_rng(0).integers(0, 256, (40, 3, 3), dtype=np.uint8)
+    np.savez(folder / "images.npz", x=images, y=images[:, 0, 0] // 128)
     (folder / "tagged.txt").write_text("".join(f"{name} N\nis V\n\n" for name in names))
     rows = [
         f"{k},{what},2024-01-{1 + k % 28:02d} 0{t}:00:00"

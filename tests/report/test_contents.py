@@ -111,6 +111,7 @@ EXPECTED = dict.fromkeys(RECIPES, ALL) | {
     "tomita": ALL | INSIDE | MACHINE,
     "dyck": ALL | INSIDE | MACHINE,
     "reservoir": ALL | INSIDE,
+    "pixels": ALL | INSIDE,
 }
 
 

@@ -478,6 +478,33 @@ PRESETS: dict[str, Preset] = {
         ),
         "any file of sequences with a label each, text or numbers: data.path=FILE",
     ),
+    "pixels": Preset(
+        ClassifyRecipe(
+            name="pixels",
+            data=LabelledData(pixels=True, permute=True),
+            model=ClassifyModel(
+                cell="lru",
+                hidden_size=64,
+                layers=3,
+                dropout=0.1,
+                input_dropout=0.0,
+                residual=True,
+                bidirectional=False,
+                head="last",
+            ),
+            training=Training(
+                steps=4000,
+                batch_size=64,
+                truncation="none",
+                learning_rate=1e-2,
+                l2=0.01,
+                average="ema:0.99",
+                validate_every=1000,
+                save_every=1000,
+            ),
+        ),
+        "images pixel by pixel in an order without sense, the same for all: a memory of hundreds of steps; data.path=IMAGES",
+    ),
     "tag": Preset(
         TagRecipe(
             name="tag",
