@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -137,6 +137,13 @@ class Cases(Examples):
             attributes=_pad([case.attributes for case in chosen], width),
             gaps=_pad([case.gaps for case in chosen], width),
         )
+
+
+def in_order(cases: Sequence[Coded], size: int = 256) -> Iterator[CaseBatch]:
+    """All cases as they come, so many at a time."""
+    for start in range(0, len(cases), size):
+        some = cases[start : start + size]
+        yield Cases(some, len(some), shuffle=False)._take(np.arange(len(some)))
 
 
 def _pad(parts: list[Tensor], width: int) -> Tensor:

@@ -77,7 +77,7 @@ class Eager:
         assert run.states is not None
         states = [sequence[:, back] for sequence in run.states]
         final = tuple(
-            _last(torch.cat([first, s]), len(first), lengths) for first, s in zip(initial, states, strict=True)
+            last_values(torch.cat([first, s]), len(first), lengths) for first, s in zip(initial, states, strict=True)
         )
         return Run(states[0], final, tuple(states) if record else None)
 
@@ -126,7 +126,7 @@ def _state_sized(value: Any, like: Tensor) -> Tensor:
     return torch.as_tensor(value, dtype=like.dtype, device=like.device).expand_as(like)
 
 
-def _last(values: Float[Tensor, "N B H"], depth: int, lengths: Int[Tensor, " B"]) -> Float[Tensor, "K B H"]:
+def last_values(values: Float[Tensor, "N B H"], depth: int, lengths: Int[Tensor, " B"]) -> Float[Tensor, "K B H"]:
     """Of a state's initial and later values, the last `depth` before the true end of each sequence."""
     rows = lengths[None, :] + torch.arange(depth, device=lengths.device)[:, None]
     return values.gather(0, rows[:, :, None].expand(-1, -1, values.shape[-1]))

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from recurra.analysis.automata.reading import Reading
-from recurra.data.cases import CaseBatch, CaseCode, Cases, Coded
+from recurra.data.cases import CaseBatch, CaseCode, Cases, Coded, in_order
 from recurra.data.events import TIME_FEATURES, TIME_NAMES, Case, EventLog, read_log
 from recurra.errors import DataError, OptionError
 from recurra.models.events import EventModel, Following
@@ -225,15 +226,13 @@ class Events(Experiment[EventModel]):
 
     def following(self, model: EventModel, cases: list[Case]) -> Iterator[tuple[Case, Following]]:
         """Of each case: log-probabilities of what follows each event, with which attributes, and the scaled gap until then."""
-        coded = [self.code.encode(case) for case in cases]
-        for start in range(0, len(cases), 256):
-            some = Cases(coded[start : start + 256], 256, shuffle=False)
-            batch = some._take(np.arange(len(some.cases)))
+        rest = iter(cases)
+        for batch in in_order([self.code.encode(case) for case in cases]):
             with judging(model):
                 said = _run(model, batch)
             logs, *further = (each.double().log_softmax(-1).cpu() for each in (said.logits, *said.attributes))
             gaps = said.gaps.cpu()
-            for k, case in enumerate(cases[start : start + 256]):
+            for k, case in enumerate(islice(rest, len(gaps))):
                 n = len(case.activities)
                 yield case, Following(logs[k, :n], gaps[k, :n], tuple(each[k, :n] for each in further))
 
@@ -325,10 +324,7 @@ class Events(Experiment[EventModel]):
         if not cases:
             raise OptionError(f"this run has no {part} part: give it a share of the log.")
         coded = [self.code.encode(case) for case in cases]
-        batches = [
-            Cases(some, len(some), shuffle=False)._take(np.arange(len(some)))
-            for some in (coded[k : k + 256] for k in range(0, len(coded), 256))
-        ]
+        batches = list(in_order(coded))
 
         def probabilities(model: EventModel) -> Tensor:
             with judging(model):
@@ -373,7 +369,7 @@ class Events(Experiment[EventModel]):
             draw_from([strings_of(part, name) for part in parts]),
             says_next=True,
             end=len(names),
-            about=self._about_reading(model, x),
+            about=self._about_reading(model, x, parts[2]),
         )
 
     def coded_parts(self) -> list[list[Coded]]:
@@ -383,17 +379,15 @@ class Events(Experiment[EventModel]):
             for part in (self.parts["train"], self.parts["valid"], self.held_out)
         ]
 
-    def _about_reading(self, model: EventModel, x: Float[Tensor, "K D"]) -> str:
-        """What is held, and how often the network names what follows as it does where nothing is held."""
+    def _about_reading(self, model: EventModel, x: Float[Tensor, "K D"], cases: list[Coded]) -> str:
+        """What is held, and how often the network names what follows in held-out cases as it does where nothing is held."""
         held = ["each feature of time at its median"] if self.code.has_times else []
         held += [f"{column} at its most frequent value" for column in self.code.values]
         if not held:
             return "The network reads activities alone: nothing is held."
         every = torch.cat([x[:1], x])  # events of an activity that training never saw are read as the first one
         alike = steps = 0
-        for start in range(0, len(self.held_out), 256):
-            some = self.held_out[start : start + 256]
-            batch = self.make_stream(some, training=False)._take(np.arange(len(some)))
+        for batch in in_order(cases):
             inside = _inside(batch)
             with judging(model):
                 trace = model.recurrent(every[batch.inputs], None, batch.lengths)

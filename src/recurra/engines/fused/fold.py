@@ -66,15 +66,15 @@ def _functions_of_parameters(graph: Graph) -> list[Node]:
     """The largest of them that are worth it; conditions are none, since a parameter is a number."""
     fixed: set[Node] = set()
     for node in graph.nodes:
-        inside = node.kind in ("parameter", "constant") or (node.kind not in LEAVES and bool(node.arguments))
-        if inside and node.kind not in ("norm", "product") and fixed.issuperset(node.arguments):
+        elementwise = node.kind not in (*LEAVES, "norm", "product")
+        if node.kind in ("parameter", "constant") or (elementwise and fixed.issuperset(node.arguments)):
             fixed.add(node)
-    users = {argument for node in graph.nodes if node not in fixed for argument in node.arguments}
+    used = {argument for node in graph.nodes if node not in fixed for argument in node.arguments}.union(graph.updates)
     return [
         node
         for node in graph.nodes
         if node in fixed
-        and node in users.union(graph.updates)
+        and node in used
         and not node.is_condition
         and any(each.kind not in (*LEAVES, *CHEAP) for each in walk([node]))
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,16 +18,10 @@ from torch import Tensor
 
 from recurra.cells.graph import Graph, block
 from recurra.cells.notation import Cell
+from recurra.engines.eager import last_values
 from recurra.engines.fused.build import cache_folder
 from recurra.engines.fused.fold import fold
-from recurra.engines.fused.sequence import (
-    arriving_gradients,
-    as_run,
-    final_values,
-    mask_arguments,
-    recurrent_gradient,
-    whole_masks,
-)
+from recurra.engines.fused.sequence import arriving_gradients, as_run, whole_masks
 from recurra.engines.fused.stages import Plan, plan
 from recurra.engines.fused.tiles import choose_tiles, in_words, lanes_at_once, multiprocessors
 from recurra.engines.fused.triton import (
@@ -68,7 +62,7 @@ class Task:
         return plan(self.graph)
 
     def common(self, T: int, B: int) -> dict[str, Any]:
-        return {"T": T, "B": B, "nought": 0, "lengths": self.lengths, **mask_arguments(self.masks)}
+        return {"T": T, "B": B, "nought": 0, "lengths": self.lengths, **_mask_arguments(self.masks)}
 
 
 def supports(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> Answer:
@@ -218,7 +212,7 @@ class Sequence(torch.autograd.Function):
         ctx.save_for_backward(stored, W, b, U, tape, *units, *states)
         ctx.set_materialize_grads(False)
         sequences = [state[-T:] for state in (states if task.record else states[:1])]
-        return (*sequences, *(final_values(state, T, task.lengths) for state in states))
+        return (*sequences, *(_final_values(state, T, task.lengths) for state in states))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -256,7 +250,7 @@ class Sequence(torch.autograd.Function):
         totals = sums[0] if len(sums) == 1 else sums.sum(0)  # of biases, then of parameters
         dx = (drives @ W.to(task.dtype)).view(T, B, -1) if wanted[0] else None
         dW = drives.t() @ x if wanted[1] else None
-        dU = recurrent_gradient(made, gradient, states, computed, U, _gather) if wanted[3] else None
+        dU = _recurrent_gradient(made, gradient, states, computed, U) if wanted[3] else None
         results = [dx, dW, totals[: len(graph.drives)].flatten(), dU, *totals[len(graph.drives) :], *first]
         return (None, *(None if g is None else g.to(dtype) for g, dtype in zip(results, ctx.dtypes, strict=True)))
 
@@ -283,9 +277,44 @@ def _means(count: int, T: int, B: int, tiles: Tiles, device: torch.device) -> Te
     return bits(unwritten(T, count, tiles.programs, B, dtype=torch.float32, device=device))
 
 
-def _gather(left: Tensor, right: Tensor) -> Tensor:
-    """leftᵀ · right, summed over all steps and lanes."""
-    return left.flatten(0, 1).t() @ right.flatten(0, 1)
+def _mask_arguments(masks: Mapping[str, Tensor]) -> dict[str, Tensor | int]:
+    """Each mask with its distances from step to step and from lane to lane; 0 along an axis that it does not have."""
+    arguments: dict[str, Tensor | int] = {}
+    for name, mask in masks.items():
+        arguments[f"n_{name}"] = mask
+        arguments[f"n_{name}_step"] = mask.stride(0) if mask.shape[0] > 1 else 0
+        arguments[f"n_{name}_lane"] = mask.stride(1) if mask.shape[1] > 1 else 0
+    return arguments
+
+
+def _final_values(state: Tensor, T: int, lengths: Tensor | None) -> Tensor:
+    return state[T:].clone() if lengths is None else last_values(state, len(state) - T, lengths)
+
+
+def _recurrent_gradient(
+    plan: Plan, gradient: Tensor, states: Iterable[Tensor], computed: Mapping[int, Tensor], U: Tensor
+) -> Tensor:
+    """∂L/∂U: for each group one large product over all of time."""
+    graph, H, T = plan.graph, U.shape[1], len(gradient)
+    by_name = {state.name: (state.depth, value) for state, value in zip(graph.states, states, strict=True)}
+    parts = []
+    for group, place, number in zip(plan.groups, plan.places, plan.arguments, strict=True):
+        if number is not None:
+            argument = computed[number]
+        else:
+            depth, value = by_name[group.argument.name]
+            start = depth - group.argument.delay
+            argument = value[start : start + T]
+        adjoint = gradient[:, :, place * H : (place + len(group.names)) * H]
+        parts.append(adjoint.flatten(0, 1).t() @ argument.flatten(0, 1))
+    if len(parts) == 1 and plan.groups[0].names == graph.matrices:
+        return parts[0]
+    total = torch.zeros_like(U)
+    for group, part in zip(plan.groups, parts, strict=True):
+        for name, own in zip(group.names, part.split(H), strict=True):
+            row = graph.matrices.index(name) * H
+            total[row : row + H] += own
+    return total
 
 
 def source_of(graph: Graph, B: int = 16, H: int = 256) -> str:

@@ -10,6 +10,7 @@ from torch import Tensor
 from recurra.cells.notation import Cell
 from recurra.engines.fused.fold import fold
 from recurra.engines.fused.kernels import kernel, rows
+from recurra.engines.fused.sequence import whole_masks
 from recurra.engines.protocol import Weights
 from recurra.types import Float
 
@@ -37,7 +38,7 @@ class Stream:
         units = {name: value.contiguous() for name, value in folded.units(weights.units).items()}
         for name, value in units.items():
             setattr(arguments, f"p_{name}", value.data_ptr())
-        masks = {name: mask.expand(1, 1, H).contiguous() for name, mask in weights.noise.items()}
+        masks = whole_masks(weights, H)
         for name, mask in masks.items():
             setattr(arguments, f"n_{name}", rows(mask.expand(BLOCK, lanes, H)))
         memory = torch.empty(made.forward_memory(arguments), dtype=dtype)
