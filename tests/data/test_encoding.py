@@ -8,7 +8,7 @@ import torch
 
 from recurra.data.encoding import Channels, Names, Symbols, encoder_from_json, fit_encoder
 from recurra.data.labelled import Labelled
-from recurra.errors import DataError
+from recurra.errors import DataError, OptionError
 
 NAN = float("nan")
 
@@ -50,7 +50,23 @@ class TestChannels:
         assert encoder.mean == (0.375, 0.375)
         assert encoder.scale[0] == encoder.scale[1] == pytest.approx(np.sqrt(15) / 8)
 
+    def test_mixed_channels_are_kept_and_missing_values_are_still_the_mean(self) -> None:
+        random = np.random.default_rng(0)
+        data = numbers(*random.normal(size=(6, 5, 2)).tolist(), [[NAN, NAN]])
+        data.sequences[0][:] += 3
+        labelled = Labelled("numbers", data.sequences, list("aabbabb"))
+        encoder = Channels.fit(labelled, whiten=0.5)
+        values, _ = encoder.encode(data, torch.float64)
+        plain, _ = Channels.fit(data).encode(data, torch.float64)
+        torch.testing.assert_close(values[:, :2], plain[:, :2] @ torch.tensor(encoder.mix, dtype=torch.float64))
+        assert not torch.allclose(values, plain)
+        assert values[-1].tolist() == [0, 0, 1, 1]
+        again = encoder_from_json(json.loads(json.dumps(encoder.to_json())))
+        assert again == encoder
+
     def test_refused(self) -> None:
+        with pytest.raises(OptionError, match=r"data\.whiten=0\.5 is for numbers in channels; this file holds text"):
+            fit_encoder(text("abba"), "char", 1, None, whiten=0.5)
         with pytest.raises(DataError, match="channel 2 of 2 has no value"):
             Channels.fit(numbers([[1, NAN]], [[2, NAN]]))
         encoder = Channels.fit(numbers([[1], [2]]))

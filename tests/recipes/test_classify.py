@@ -108,10 +108,12 @@ class TestClassify:
         assert names == ["no", "yes"]
         assert np.sum(counts) == 20
 
-    def test_numbers_with_missing_values(self, here: Path) -> None:
+    @pytest.mark.parametrize("whiten", [0, 0.5])
+    def test_numbers_with_missing_values(self, here: Path, whiten: float) -> None:
         write_series(here / "a.ts")
         write_series(here / "b.ts", 30, seed=1)
-        experiment = make("classify", "data.path=a.ts", "data.test_path=b.ts")
+        experiment = make("classify", "data.path=a.ts", "data.test_path=b.ts", f"data.whiten={whiten}")
+        assert ("mix" in experiment.vocabulary["inputs"]) == (whiten > 0)
         assert (
             "36 sequences to train on, 4 to validate, 30 to test; 2 channels, 1 with missing" in experiment.about_data
         )
@@ -210,6 +212,8 @@ class TestRefused:
             ("tag", "training.over_time=sum", "learned whole"),
             ("classify", "data.valid=1", "leave something to train on"),
             ("classify", "data.tokens=letters", "data.tokens"),
+            ("classify", "data.whiten=1", r"data\.whiten must lie in"),
+            ("tag", "data.whiten=0.5", r"data\.whiten"),
             ("tag", "model.head=last", "model.head"),
         ],
     )

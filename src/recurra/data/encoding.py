@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from torch import Tensor
 
 from recurra.data.labelled import Labelled
 from recurra.data.tokenisers import Tokeniser, Words, build_tokeniser, tokeniser_from_json
-from recurra.errors import DataError
+from recurra.data.whitening import whiten_within_classes
+from recurra.errors import DataError, OptionError
 from recurra.types import Float, Int
 
 
@@ -63,18 +64,21 @@ class Channels:
     """Numbers with mean 0 and size 1 in each channel, by what training data has.
 
     A missing value becomes 0, the mean; a channel that has missing values in training data gets a second one beside it that says
-    where: 1 if the value is missing. All pixels of images have one mean and one size.
+    where: 1 if the value is missing. All pixels of images have one mean and one size. `mix` is a matrix that channels are then
+    multiplied by.
     """
 
     kind: str  # numbers or images
     mean: tuple[float, ...]
     scale: tuple[float, ...]
     indicated: tuple[int, ...]
+    mix: tuple[tuple[float, ...], ...] | None = None
 
     are_symbols = False
 
     @classmethod
-    def fit(cls, data: Labelled) -> Channels:
+    def fit(cls, data: Labelled, whiten: float = 0.0) -> Channels:
+        """`whiten`: how far channels are mixed, as in `whiten_within_classes`."""
         values = np.concatenate(data.sequences)
         missing = np.isnan(values)
         empty = np.flatnonzero(missing.all(0))
@@ -87,7 +91,14 @@ class Channels:
         scale = np.nanstd(values, axis, dtype=np.float64)
         scale = np.where(scale > 1e-12 * (1 + np.abs(mean)), scale, 1.0)  # a channel that never changes stays near zero
         mean, scale = (np.broadcast_to(each, values.shape[1:]).tolist() for each in (mean, scale))
-        return cls(data.kind, tuple(mean), tuple(scale), tuple(np.flatnonzero(missing.any(0)).tolist()))
+        indicated = tuple(np.flatnonzero(missing.any(0)).tolist())
+        plain = cls(data.kind, tuple(mean), tuple(scale), indicated)
+        if whiten == 0:
+            return plain
+        assert data.labels is not None
+        sequences = [np.nan_to_num((each - mean) / scale) for each in data.sequences]
+        found = whiten_within_classes(sequences, data.labels, whiten)
+        return replace(plain, mix=tuple(map(tuple, found.tolist())))
 
     @property
     def size(self) -> int:
@@ -109,14 +120,16 @@ class Channels:
         values = torch.from_numpy(np.concatenate(data.sequences)).double()  # a small signal on a large offset
         missing = values.isnan()
         values = (values - values.new_tensor(self.mean)) / values.new_tensor(self.scale)
-        values = torch.where(missing, 0, values).to(dtype)
+        values = torch.where(missing, 0, values)
+        values = (values if self.mix is None else values @ values.new_tensor(self.mix)).to(dtype)
         if self.indicated:
             values = torch.cat([values, missing[:, list(self.indicated)].to(dtype)], dim=1)
         return values, torch.tensor([len(one) for one in data.sequences])
 
     def to_json(self) -> dict[str, Any]:
         kept: dict[str, Any] = {"mean": self.mean, "scale": self.scale, "indicated": self.indicated}
-        return {"kind": self.kind} | {name: list(values) for name, values in kept.items()}
+        mix = {} if self.mix is None else {"mix": [list(row) for row in self.mix]}
+        return {"kind": self.kind} | {name: list(values) for name, values in kept.items()} | mix
 
 
 @dataclass(frozen=True)
@@ -160,9 +173,17 @@ def flat_labels(data: Labelled) -> list[str]:
     return [name for each in labels for name in each] if labels and isinstance(labels[0], list) else list(labels)
 
 
-def fit_encoder(data: Labelled, tokens: str, min_count: int, max_symbols: int | None) -> Symbols | Channels:
+def fit_encoder(
+    data: Labelled, tokens: str, min_count: int, max_symbols: int | None, whiten: float = 0.0
+) -> Symbols | Channels:
     """What training data says about how sequences become tensors."""
-    return Symbols.fit(data, tokens, min_count, max_symbols) if data.kind in ("text", "tokens") else Channels.fit(data)
+    if data.kind not in ("text", "tokens"):
+        return Channels.fit(data, whiten)
+    if whiten:
+        raise OptionError(
+            f"data.whiten={whiten} is for numbers in channels; this file holds {data.kind}. Leave it out."
+        )
+    return Symbols.fit(data, tokens, min_count, max_symbols)
 
 
 def encoder_from_json(saved: dict[str, Any]) -> Symbols | Channels:
@@ -170,7 +191,8 @@ def encoder_from_json(saved: dict[str, Any]) -> Symbols | Channels:
     try:
         if saved["kind"] in ("text", "tokens"):
             return Symbols(tokeniser_from_json(saved["tokeniser"]), saved["kind"])
-        return Channels(saved["kind"], *(tuple(saved[name]) for name in ("mean", "scale", "indicated")))
+        plain = Channels(saved["kind"], *(tuple(saved[name]) for name in ("mean", "scale", "indicated")))
+        return replace(plain, mix=tuple(map(tuple, saved["mix"]))) if "mix" in saved else plain
     except (KeyError, TypeError) as error:
         raise DataError(
             f"vocabulary.json does not say how sequences are read ({error} is missing or wrong)."

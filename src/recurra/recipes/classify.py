@@ -74,6 +74,19 @@ class LabelledData:
 
 
 @dataclass(frozen=True)
+class ClassifyData(LabelledData):
+    whiten: float = setting(
+        0.0,
+        "channels are mixed until sequences of a class differ alike in all directions; 0: not at all, below 1: so far",
+    )
+
+    def check(self) -> None:
+        super().check()
+        if not 0 <= self.whiten < 1:
+            raise OptionError(f"data.whiten must lie in [0, 1); got {self.whiten}.")
+
+
+@dataclass(frozen=True)
 class LabelModel(Model):
     bidirectional: bool = setting(True, "each layer also reads from the end")
     convolution: int | None = setting(None, "first a convolution over this many steps (odd); none: no convolution")
@@ -104,6 +117,7 @@ class LabelRecipe(Recipe):
 
 @dataclass(frozen=True)
 class ClassifyRecipe(LabelRecipe):
+    data: ClassifyData = field(default_factory=ClassifyData)
     model: ClassifyModel = field(default_factory=ClassifyModel)
 
 
@@ -190,6 +204,11 @@ class Labelling(Experiment[Labeller]):
         return Parts(train, valid, test, sorted(set(flat_labels(found))))
 
     @property
+    def whiten(self) -> float:
+        """How far channels are mixed; never, if labels are of steps."""
+        return 0.0
+
+    @property
     def about_test(self) -> str:
         """What the test part is called in messages."""
         return str(self.recipe.data.test_path)
@@ -199,7 +218,7 @@ class Labelling(Experiment[Labeller]):
         if self._vocabulary is not None:
             return encoder_from_json(self._vocabulary["inputs"])
         data = self.recipe.data
-        return fit_encoder(self.parts.train, data.tokens, data.min_count, data.max_symbols)
+        return fit_encoder(self.parts.train, data.tokens, data.min_count, data.max_symbols, self.whiten)
 
     @cached_property
     def names(self) -> Names:
@@ -388,6 +407,10 @@ def _shown(sequence: Any) -> str:
 class Classify(Labelling):
     unit = "sequence"
 
+    @property
+    def whiten(self) -> float:
+        return float(self.recipe.data.whiten)
+
     def make_model(self) -> Classifier:
         model = self.recipe.model
         return Classifier(
@@ -481,7 +504,7 @@ PRESETS: dict[str, Preset] = {
     "pixels": Preset(
         ClassifyRecipe(
             name="pixels",
-            data=LabelledData(pixels=True, permute=True),
+            data=ClassifyData(pixels=True, permute=True),
             model=ClassifyModel(
                 cell="lru",
                 hidden_size=64,
