@@ -13,7 +13,7 @@ def cells(
         str | None, typer.Argument(help="A cell: gru, 'skip(d=8)', FILE.py:NAME. Without it: the list.")
     ] = None,
     picture: Annotated[Path | None, typer.Option(help="Write the picture of the cell to this SVG file.")] = None,
-    source: Annotated[str | None, typer.Option(help="Print the code generated for it: cpp or triton.")] = None,
+    source: Annotated[str | None, typer.Option(help="Print the code generated for it: cpp, cuda or triton.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the cells, or show one: equations, parameters, stages, and which engines run it."""
@@ -33,8 +33,8 @@ def cells(
         from recurra.engines.fused import gpu, kernels
         from recurra.errors import choose_from
 
-        choose_from("source", source, ["cpp", "triton"])
-        print((kernels if source == "cpp" else gpu).source_of(cell.graph))
+        choose_from("source", source, ["cpp", "cuda", "triton"])
+        print(kernels.source_of(cell.graph) if source == "cpp" else gpu.source_of(cell.graph, source))
         return
     described = _describe(cell)
     if picture is not None:

@@ -107,3 +107,17 @@ def _compile(source: str, flags: list[str], library: Path, about: str) -> None:
         raise EngineError(
             f"{about} cannot be kept in {library.parent}: {error.strerror}. Set RECURRA_CACHE to a writable folder."
         ) from error
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Into the cache in one move, so that processes may write the same file at once."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            made = Path(folder) / path.name
+            made.write_bytes(content)
+            made.replace(path)
+    except OSError as error:
+        raise EngineError(
+            f"a kernel cannot be kept in {path.parent}: {error.strerror}. Set RECURRA_CACHE to a writable folder."
+        ) from error

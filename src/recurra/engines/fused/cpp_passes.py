@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from recurra.cells.graph import Group, Node
 from recurra.engines.fused.stages import Pass, Place, Plan, Product, Program
-from recurra.engines.fused.writer import ARITHMETIC, Writer, like_a_macro
+from recurra.engines.fused.writer import ARITHMETIC, CPP_WORDS, Writer, like_a_macro
 
 _FORMS = {
     **ARITHMETIC,
@@ -18,17 +18,11 @@ _FORMS = {
     "where": "select({}, {}, {})",
     "abs": "absolute({})",
 }
-_RESERVED = frozenset(
+_RESERVED = CPP_WORDS | frozenset(
     """
     a s u t i j m lane at first last count full block vec mask real whole integer V T B H M N
     all load store add sum select sign clamp power exp tanh sigmoid relu log log1p sqrt sin cos erf floor softplus
     remainder minimum maximum absolute multiply pack reduce
-    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t class compl const
-    const_cast constexpr continue decltype default delete do double dynamic_cast else enum explicit export extern false
-    float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private
-    protected public register reinterpret_cast return short signed sizeof static static_assert static_cast struct switch
-    template this thread_local throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t
-    while xor xor_eq
     """.split()  # noqa: SIM905
 )
 

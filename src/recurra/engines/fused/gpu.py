@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,21 +17,14 @@ from torch import Tensor
 from recurra.cells.graph import Graph, block
 from recurra.cells.notation import Cell
 from recurra.engines.eager import last_values
-from recurra.engines.fused.build import cache_folder
+from recurra.engines.fused import cuda, nvrtc, triton
+from recurra.engines.fused.build import cache_folder, write_whole
 from recurra.engines.fused.fold import fold
+from recurra.engines.fused.programs import Source, Tiles, awaited_states, exchanged_rows, state_argument
 from recurra.engines.fused.sequence import arriving_gradients, as_run, whole_masks
 from recurra.engines.fused.stages import Plan, plan
-from recurra.engines.fused.tiles import choose_tiles, in_words, lanes_at_once, multiprocessors
-from recurra.engines.fused.triton import (
-    TYPES,
-    Source,
-    Tiles,
-    emit_backward,
-    emit_forward,
-    exchanged_rows,
-    padded,
-    state_argument,
-)
+from recurra.engines.fused.tiles import choose_tiles, choose_triton, in_words, lanes_at_once, multiprocessors
+from recurra.engines.fused.triton import TYPES, padded
 from recurra.engines.protocol import Answer, Run, Weights, no
 from recurra.errors import EngineError
 from recurra.types import Float, Int, Shape
@@ -65,11 +56,19 @@ class Task:
         return {"T": T, "B": B, "nought": 0, "lengths": self.lengths, **_mask_arguments(self.masks)}
 
 
-def supports(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> Answer:
+@lru_cache(maxsize=16)
+def _lacks(device: torch.device) -> str:
+    """What kernels need and this machine does not have."""
     if find_spec("triton") is None:
-        return no("its GPU kernels are compiled by Triton, which is not installed")
+        return "its GPU kernels are compiled by Triton, which is not installed"
     if torch.cuda.get_device_capability(device) < (8, 0):
-        return no("its GPU kernels need a device of compute capability 8.0 or later")
+        return "its GPU kernels need a device of compute capability 8.0 or later"
+    return ""
+
+
+def supports(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> Answer:
+    if _lacks(device):
+        return no(_lacks(device))
     if dtype not in STORED:
         return no(f"its GPU kernels store {', '.join(STORED.values())}, not {dtype}")
     deepest = max(state.depth for state in cell.graph.states)
@@ -121,7 +120,7 @@ def load(source: str, function: str) -> Any:
     name = f"recurra_{hashlib.sha256(source.encode()).hexdigest()[:24]}"
     path = cache_folder() / f"{name}.py"
     if not path.exists() or path.read_text() != source:
-        _write_whole(path, source)
+        write_whole(path, source.encode())
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -130,45 +129,56 @@ def load(source: str, function: str) -> Any:
     return getattr(module, function)
 
 
-def _write_whole(path: Path, text: str) -> None:
-    """In one move, so that processes may write the same file at once."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            made = Path(folder) / path.name
-            made.write_text(text)
-            made.replace(path)
-    except OSError as error:
-        raise EngineError(
-            f"a kernel cannot be kept in {path.parent}: {error.strerror}. Set RECURRA_CACHE to a writable folder."
-        ) from error
-
-
 @lru_cache(maxsize=512)
-def emitted(graph: Graph, function: str, tiles: Tiles, dtype: str, precision: str) -> Source:
-    write = emit_forward if function == "forward" else emit_backward
-    return write(plan(graph), tiles, dtype, precision)
+def emitted(graph: Graph, function: str, tiles: Tiles, dtype: str, parameters: str, precision: str) -> Source:
+    """For sequences in `dtype` and biases and per-unit parameters in `parameters`; `precision` is that of float32 products."""
+    if tiles.native:
+        write = cuda.emit_forward if function == "forward" else cuda.emit_backward
+        return write(plan(graph), tiles, dtype, parameters, exact=precision != "tf32")
+    in_triton = triton.emit_forward if function == "forward" else triton.emit_backward
+    return in_triton(plan(graph), tiles, dtype, precision)
 
 
 def call(task: Task, function: str, tiles: Tiles, arguments: dict[str, Any]) -> None:
     precision = "ieee"
     if task.dtype == torch.float32:  # three products in tf32 make one that is as exact as float32
         precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "tf32x3"
-    source = emitted(task.graph, function, tiles, STORED[task.dtype], precision)
-    kernel = load(source.text, function)
-    grid = (tiles.programs, -(-arguments["B"] // tiles.lanes))
-    together = {"launch_cooperative_grid": True} if tiles.programs > 1 and not tiles.alone else {}
-    values = [arguments[name] for name in source.arguments]
+    source = emitted(task.graph, function, tiles, STORED[task.dtype], STORED[arguments["bias"].dtype], precision)
     device = arguments["tape"].device
     elsewhere = device.type == "cuda" and device.index != torch.cuda.current_device()
-    with torch.cuda.device(device) if elsewhere else nullcontext():  # Triton launches on the current one
-        kernel[grid](*values, num_warps=tiles.warps, num_stages=1, **together)
+    with torch.cuda.device(device) if elsewhere else nullcontext():  # kernels are launched on the current one
+        _launch(task, function, tiles, source, arguments)
+
+
+def _launch(task: Task, function: str, tiles: Tiles, source: Source, arguments: dict[str, Any]) -> None:
+    grid = (tiles.programs, -(-arguments["B"] // tiles.lanes))
+    values = [arguments[name] for name in source.arguments]
+    if tiles.native:
+        program = task.plan.forward if function == "forward" else task.plan.backward
+        shared = cuda.shared_bytes(program, tiles)
+        kernel = nvrtc.kernel(source.text, function, tiles.warps, shared, arguments["tape"].get_device())
+        kernel(*grid, [value.data_ptr() if isinstance(value, Tensor) else value or 0 for value in values])
+        return
+    together = {"launch_cooperative_grid": True} if tiles.programs > 1 and not tiles.alone else {}
+    load(source.text, function)[grid](*values, num_warps=tiles.warps, num_stages=1, **together)
 
 
 def unwritten(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Memory in which every number is the one that stands for "not there yet"."""
     whole = torch.int16 if dtype.itemsize == 2 else torch.int32
     return torch.full(shape, -1, dtype=whole, device=device).view(dtype)
+
+
+def aligned(tensor: Tensor) -> Tensor:
+    """One piece of memory that begins where two numbers can be read at once."""
+    tensor = tensor.contiguous()
+    return tensor if tensor.data_ptr() % (2 * tensor.itemsize) == 0 else tensor.clone()
+
+
+def in_pairs(tensor: Tensor) -> Tensor:
+    """`tensor` itself if two neighbours of a row can be read at once wherever the first has an even number."""
+    even = tensor.data_ptr() % (2 * tensor.itemsize) == 0 and not any(step % 2 for step in tensor.stride()[:-1])
+    return tensor if even else aligned(tensor)
 
 
 def bits(tensor: Tensor) -> Tensor:
@@ -181,7 +191,8 @@ class Sequence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, task: Task, *tensors: Tensor) -> tuple[Tensor, ...]:
         x, W, b, U, *rest = tensors
-        units, initial = [each.contiguous() for each in rest[: len(task.units)]], rest[len(task.units) :]
+        units = [aligned(each.to(b.dtype)) for each in rest[: len(task.units)]]
+        initial = rest[len(task.units) :]
         made, graph = task.plan, task.graph
         (T, B, D), H, G = x.shape, U.shape[1], len(graph.drives)
         tiles, _ = task.tiles
@@ -191,16 +202,19 @@ class Sequence(torch.autograd.Function):
         if made.slots > G:
             drives, tape = tape, torch.empty(T * B, made.slots * H, dtype=task.dtype, device=x.device)
             tape[:, : G * H] = drives
-        states = []
-        for first in initial:
-            state = unwritten(len(first) + T, B, H, dtype=task.dtype, device=x.device)
+        states, awaited = [], awaited_states(made.forward)
+        for known, first in zip(graph.states, initial, strict=True):
+            take = unwritten if known.name in awaited or not tiles.native else torch.empty
+            state = take(len(first) + T, B, H, dtype=task.dtype, device=x.device)
             state[: len(first)] = first
             states.append(state)
-        arguments = task.common(T, B) | {"tape": tape, "bias": b.contiguous()}
+        arguments = task.common(T, B) | {"tape": tape, "bias": aligned(b)}
         arguments |= _named(graph, (bits(state) for state in states))
         arguments |= {f"p_{name}": value for name, value in zip(task.units, units, strict=True)}
         for k, group in enumerate(made.groups):
-            arguments[f"weights_{k}"] = _side_by_side(block(U, graph.matrices, group.names, H), tiles, task.dtype)
+            own = block(U, graph.matrices, group.names, H)
+            in_place = own.to(task.dtype).contiguous() if tiles.native else _side_by_side(own, tiles, task.dtype)
+            arguments[f"weights_{k}"] = in_place
         arguments |= {
             f"rows_{k}": bits(unwritten(T, B, H, dtype=task.dtype, device=x.device))
             for k in exchanged_rows(made.forward, tiles)
@@ -224,11 +238,13 @@ class Sequence(torch.autograd.Function):
         S, device = len(states), x.device
         _, tiles = task.tiles
         arriving, final = arriving_gradients(grads, S, record=task.record)
+        arriving = [None if each is None else in_pairs(each) for each in arriving]
+        final = [None if each is None else aligned(each) for each in final]
 
         gradient = unwritten(T, B, made.gradients * H, dtype=task.dtype, device=device)
         sums = torch.empty(-(-B // tiles.lanes), len(made.accumulated), H, device=device)
         first = [torch.empty(len(state) - T, B, H, device=device) for state in states]
-        arguments = task.common(T, B) | {"tape": tape, "bias": b.contiguous()}
+        arguments = task.common(T, B) | {"tape": tape, "bias": aligned(b)}
         arguments |= {
             "gradient": bits(gradient),
             "sums": sums,
@@ -317,9 +333,12 @@ def _recurrent_gradient(
     return total
 
 
-def source_of(graph: Graph, B: int = 16, H: int = 256) -> str:
-    """The generated Triton of a cell in bfloat16, forward and backward, as it is compiled for this size."""
+def source_of(graph: Graph, language: str, B: int = 16, H: int = 256) -> str:
+    """The generated Triton or CUDA C++ of a cell in bfloat16, forward and backward, as it is compiled for this size."""
     graph = fold(graph).graph
-    cut = choose_tiles(plan(graph), B, H, 2, torch.device("cpu"))
+    choose = choose_tiles if language == "cuda" else choose_triton
+    cut = choose(plan(graph), B, H, 2, torch.device("cpu"))
+    if language == "cuda" and not all(tiles.native for tiles in cut):
+        raise EngineError(f"{graph.name} has no products, or means, and is written in Triton. Ask for --source triton.")
     functions = zip(("forward", "backward"), cut, strict=True)
-    return "\n\n".join(emitted(graph, name, tiles, "bfloat16", "ieee").text for name, tiles in functions)
+    return "\n\n".join(emitted(graph, name, tiles, "bfloat16", "bfloat16", "ieee").text for name, tiles in functions)

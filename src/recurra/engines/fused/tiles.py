@@ -1,7 +1,8 @@
 """How a run is cut into programs of a GPU: by size, and by what fits on chip.
 
-Found on an H200: four warps, 16 units and 16 lanes a program are best wherever they fit; backward, each warp sums over a
-part of the inputs. More lanes a program are the way to larger batches, and then further launches.
+Found on an H200: four warps, 16 units and 16 lanes a program are best wherever they fit: fewer programs have more to do, more
+programs are in each other's way. More lanes a program are the way to larger batches, and then further launches. Kernels in CUDA
+C++ come first; what they cannot keep in registers is left to Triton.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from functools import lru_cache
 
 import torch
 
+from recurra.engines.fused import cuda, nvrtc
+from recurra.engines.fused.programs import Tiles
 from recurra.engines.fused.stages import Plan, Program
-from recurra.engines.fused.triton import IN_REGISTERS, Tiles, padded
+from recurra.engines.fused.triton import IN_REGISTERS, padded
 
 ON_CHIP = 224 * 1024
 """Bytes of shared memory in which a multiprocessor keeps weights and passes rows to its matrix units."""
@@ -19,6 +22,8 @@ ALONE = 32
 """Up to so many units one program owns all of them, and nobody has to be waited for."""
 LANES = 16
 """The fewest rows that the matrix units multiply at once."""
+CUTS = {2: ((16, 4), (16, 8), (8, 8)), 4: ((16, 8), (8, 8))}
+"""Units and warps of programs in CUDA C++, by the bytes of a number; the first that fits is taken."""
 
 
 @lru_cache(maxsize=16)
@@ -28,11 +33,35 @@ def multiprocessors(device: torch.device) -> int:
 
 def choose_tiles(plan: Plan, B: int, H: int, itemsize: int, device: torch.device) -> tuple[Tiles, Tiles]:
     """Forward and backward."""
+    forward, backward = choose_triton(plan, B, H, itemsize, device)
+    if device.type == "cuda" and not nvrtc.is_there():
+        return forward, backward
     sms = multiprocessors(device)
-    held = (
-        itemsize if itemsize < 4 else 2 * itemsize
-    )  # float32 weights lie there as two parts, for products as exact as float32
+    return (
+        _choose_native(plan.forward, B, H, itemsize, sms) or forward,
+        _choose_native(plan.backward, B, H, itemsize, sms) or backward,
+    )
+
+
+def choose_triton(plan: Plan, B: int, H: int, itemsize: int, device: torch.device) -> tuple[Tiles, Tiles]:
+    """As if there were no kernels in CUDA C++."""
+    sms = multiprocessors(device)
+    held = itemsize if itemsize < 4 else 2 * itemsize  # float32 is two parts, for products as exact as float32
     return _choose(plan.forward, B, H, held, sms, split=1), _choose(plan.backward, B, H, held, sms, split=4)
+
+
+@lru_cache(maxsize=1024)
+def _choose_native(program: Program, B: int, H: int, itemsize: int, sms: int) -> Tiles | None:
+    """In CUDA C++, if weights and sums fit."""
+    if H <= ALONE:
+        return None
+    for most in (64, 32, LANES):  # lanes a program
+        for units, warps in CUTS[itemsize]:
+            programs = -(-H // units)
+            tiles = Tiles(H, _lanes(B, programs, sms, most), units, warps=warps, native=True, itemsize=itemsize)
+            if programs <= sms and cuda.can_run(program, tiles):
+                return tiles
+    return None
 
 
 def lanes_at_once(tiles: Tiles, device: torch.device) -> int | None:
@@ -43,9 +72,10 @@ def lanes_at_once(tiles: Tiles, device: torch.device) -> int | None:
 
 
 def is_small(plan: Plan, B: int, H: int, itemsize: int, device: torch.device) -> bool:
-    """Whether weights stay on chip and one launch of the smallest programs is enough: where these kernels are at their best."""
+    """Whether weights stay on chip and one launch is enough, of the smallest programs in Triton: where these kernels are at their
+    best."""
     return all(
-        tiles.resident and tiles.lanes <= LANES and (lanes_at_once(tiles, device) or B) >= B
+        tiles.resident and (tiles.native or tiles.lanes <= LANES) and (lanes_at_once(tiles, device) or B) >= B
         for tiles in choose_tiles(plan, B, H, itemsize, device)
     )
 
@@ -88,10 +118,10 @@ def _choose(program: Program, B: int, H: int, held: int, sms: int, split: int) -
     return Tiles(H, _lanes(B, -(-H // units), sms), units, resident=False)
 
 
-def _lanes(B: int, programs: int, sms: int) -> int:
-    """The fewest lanes a program with which one launch takes the batch, but no more than 32: with 64 Triton takes the warp-group
+def _lanes(B: int, programs: int, sms: int, most: int = 32) -> int:
+    """The fewest lanes a program with which one launch takes the batch. In Triton no more than 32: with 64 it takes warp-group
     matrix instructions, and its assembler (ptxas 12.8) makes wrong shared-memory addresses of two such products."""
     lanes = LANES
-    while lanes < 32 and lanes * (sms // programs) < B:
+    while lanes < most and lanes * (sms // programs) < B:
         lanes *= 2
     return lanes

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from recurra.cells.graph import Node
+from recurra.engines.fused.programs import Source, Tiles, exchanged_rows, state_argument
 from recurra.engines.fused.stages import Place, Plan, Product, Program
 from recurra.engines.fused.writer import ARITHMETIC, Writer
 
@@ -78,38 +78,6 @@ AHEAD = 4
 TYPES = {"bfloat16": ("tl.bfloat16", 16), "float16": ("tl.float16", 16), "float32": ("tl.float32", 32)}
 
 
-@dataclass(frozen=True)
-class Tiles:
-    """How a run is cut into programs.
-
-    - `units`, `lanes`: what one program owns; powers of two. `alone`: it owns whole rows and waits for nobody.
-    - `resident`: the weights stay on chip from step to step; otherwise they are read again, from the second-level cache
-      where they fit.
-    - `split`: into how many sums over parts of the inputs a product is cut, for warps to work on side by side.
-    """
-
-    H: int
-    lanes: int
-    units: int
-    alone: bool = False
-    resident: bool = True
-    warps: int = 4
-    split: int = 1
-
-    @property
-    def programs(self) -> int:
-        """That share the units."""
-        return -(-self.H // self.units)
-
-
-@dataclass(frozen=True)
-class Source:
-    """Generated code with the names of the arguments of its function."""
-
-    text: str
-    arguments: tuple[str, ...]
-
-
 def emit_forward(plan: Plan, tiles: Tiles, dtype: str, precision: str) -> Source:
     return _Forward(plan, tiles, dtype, precision).source()
 
@@ -121,14 +89,6 @@ def emit_backward(plan: Plan, tiles: Tiles, dtype: str, precision: str) -> Sourc
 def padded(outputs: int) -> int:
     """The outputs of a product lie side by side in memory, a power of two of them."""
     return 1 << (outputs - 1).bit_length()
-
-
-def exchanged_rows(program: Program, tiles: Tiles) -> list[int]:
-    """The rows between passes that programs hand to one another: those that products read."""
-    if tiles.alone:
-        return []
-    products = (product for each in program.passes for product in each.products)
-    return sorted({product.source.number for product in products if product.source.kind == "row"})
 
 
 class _Writer(Writer):
@@ -469,10 +429,6 @@ class _Kernel(ABC):
     @abstractmethod
     def store(self, place: Place, value: str) -> list[str]:
         """The lines that put a value where it belongs."""
-
-
-def state_argument(name: str) -> str:
-    return f"s_{name}"
 
 
 def _indent(lines: Iterable[str], by: int) -> list[str]:

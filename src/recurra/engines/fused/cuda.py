@@ -1,0 +1,568 @@
+"""A plan written in CUDA C++: one `forward` and one `backward` for the whole sequence, readable beside the equations.
+
+For cells whose weights fit into the registers of all programs together, in 16 bits: where a step is a matter of latency, and
+Triton has a thread wait for others more often than the equations ask for. `steps.cuh` says how programs work together.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from recurra.cells.graph import Node
+from recurra.engines.fused.programs import Source, Tiles, exchanged_rows, state_argument
+from recurra.engines.fused.stages import Pass, Place, Plan, Product, Program
+from recurra.engines.fused.writer import ARITHMETIC, CPP_WORDS, Writer
+
+_FORMS = {
+    **ARITHMETIC,
+    "not": "(!{})",
+    "where": "select({}, {}, {})",
+    "abs": "absolute({})",
+}
+_RESERVED = CPP_WORDS | set(
+    """
+    T B H UNITS LANES WARPS THREADS PAIRS PARTS p t next number parameter whole two both unit lane here alive ends sums parts
+    memory tape gradient lengths bias absolute any clamp cos erf exp floor load log maximum minimum narrow own_lane own_unit
+    owns peek power put quotient relu remainder select shared_memory sigmoid sign sin softplus sqrt sum_over_lanes sync tanh wide
+    """.split()  # noqa: SIM905
+)
+_OWN = (
+    *(
+        "ahead_",
+        "argument_",
+        "arrived_",
+        "arriving_",
+        "bias_",
+        "carry_",
+        "kept_",
+        "last_",
+        "n_",
+        "noise_",
+        "now_",
+        "p_",
+    ),
+    *("parameter_", "product_", "rows_", "s_", "tape_", "tile_", "total_", "weights_"),
+)
+C_TYPES = {"bfloat16": "bfloat16", "float16": "float16", "float32": "float"}
+SHARED = 224 * 1024
+"""Bytes of shared memory for the sums of products."""
+REGISTERS = 208
+"""Of a thread, for weights, rows and sums; the rest, of 255, is for the equations of one pair of units."""
+
+
+def emit_forward(plan: Plan, tiles: Tiles, dtype: str, parameters: str, *, exact: bool = True) -> Source:
+    return _Forward(plan, tiles, dtype, parameters, exact).source()
+
+
+def emit_backward(plan: Plan, tiles: Tiles, dtype: str, parameters: str, *, exact: bool = True) -> Source:
+    return _Backward(plan, tiles, dtype, parameters, exact).source()
+
+
+def sums_of(program: Program, tiles: Tiles) -> int:
+    """Bytes of the sums that one pass leaves in shared memory, at most."""
+    return (
+        max(sum(_width(product, tiles) for product in each.products) for each in program.passes)
+        * tiles.warps
+        * tiles.lanes
+        * 4
+    )
+
+
+def buffers(program: Program, tiles: Tiles) -> int:
+    """With two, no warp has to wait until the others have read their sums."""
+    return 2 if 2 * sums_of(program, tiles) <= SHARED else 1
+
+
+def weights_held(program: Program, tiles: Tiles) -> int:
+    """Registers of a thread that hold weights."""
+    blocks = (_blocks(product, tiles) for each in program.passes for product in each.products)
+    columns = (_outputs(product) * tiles.units // 8 for each in program.passes for product in each.products)
+    return sum(4 * many * tile for many, tile in zip(blocks, columns, strict=True))
+
+
+def patience(program: Program, tiles: Tiles) -> int:
+    """Cycles before the first look at a row, if all programs together read much."""
+    longest = max(_inputs(product, tiles.H) for each in program.passes for product in each.products)
+    return 200 if tiles.programs * tiles.lanes * longest * tiles.itemsize > 256 * 1024 else 0
+
+
+def can_run(program: Program, tiles: Tiles) -> bool:
+    """Whether these kernels can be written so: rows of whole 16-byte words, no means, everything on chip."""
+    products = any(each.products for each in program.passes)
+    many = tiles.lanes * tiles.units > 2 * 64 * tiles.warps  # pairs for a thread
+    if not products or many or program.means or tiles.H * tiles.itemsize % 16:
+        return False
+    return sums_of(program, tiles) <= SHARED and all(
+        registers(program, tiles, product, 1) <= REGISTERS for each in program.passes for product in each.products
+    )
+
+
+def keeps_parts(program: Program, tiles: Tiles) -> bool:
+    """Whether a thread keeps the two parts into which float32 weights are cut for exact products."""
+    return tiles.itemsize == 4 and 2 * weights_held(program, tiles) <= 128
+
+
+def registers(program: Program, tiles: Tiles, product: Product, at_once: int) -> int:
+    """What a thread needs if it reads so many blocks of a product's inputs at once, and with few lanes the next ahead of time."""
+    ahead = at_once < _blocks(product, tiles) and tiles.lanes == 16
+    rows, sums = 8 * at_once * (2 if ahead else 1), _outputs(product) * tiles.units // 2
+    pairs = -(-tiles.lanes * tiles.units // (64 * tiles.warps))
+    weights = weights_held(program, tiles) * (2 if keeps_parts(program, tiles) else 1)
+    cut = 8 if tiles.itemsize == 4 else 0  # numbers of a row, in two parts
+    return weights + rows + sums + cut + 16 * (pairs - 1)
+
+
+def _blocks(product: Product, tiles: Tiles) -> int:
+    """Of 64 bytes of inputs, that a warp takes."""
+    return -(-_inputs(product, tiles.H) * tiles.itemsize // (64 * tiles.warps))
+
+
+def shared_bytes(program: Program, tiles: Tiles) -> int:
+    return max(buffers(program, tiles) * sums_of(program, tiles), 8 * 32 * tiles.warps)
+
+
+def _outputs(product: Product) -> int:
+    return len(product.nodes) if product.nodes[0].kind == "product" else 1
+
+
+def _inputs(product: Product, H: int) -> int:
+    return H if product.nodes[0].kind == "product" else product.blocks * H
+
+
+def _width(product: Product, tiles: Tiles) -> int:
+    return -(-_outputs(product) * tiles.units // 32) * 32 + tiles.units
+
+
+@dataclass(frozen=True)
+class _Load:
+    """A number of this step that was there before the kernel began: asked for while the step before is computed."""
+
+    name: str
+    kind: str  # the type in memory
+    address: str  # at step `next`, for pair `p`
+    if_any: str = ""  # the argument without which there is none
+
+
+class _Writer(Writer):
+    forms, own = _FORMS, _OWN
+
+    def __init__(self, kernel: _Kernel, index: int):
+        super().__init__(kernel.plan.lowered.names, _RESERVED | set(kernel.types))
+        self.kernel, self.index = kernel, index
+
+    def read(self, node: Node) -> str | None:
+        return self.kernel.read(node, self.index)
+
+    def number(self, value: float) -> str:
+        if value != value:
+            return "NAN"
+        if value in (float("inf"), float("-inf")):
+            return f"({'-' if value < 0 else ''}INFINITY)"
+        return f"{value!r}f"
+
+    def line(self, node: Node, name: str, text: str) -> str:
+        return f"const {'both' if node.is_condition else 'two'} {name} = {text};"
+
+
+class _Kernel(ABC):
+    """What forward and backward have in common."""
+
+    name: str
+    following: str  # the step after step `t`
+    program: Program
+
+    def __init__(self, plan: Plan, tiles: Tiles, dtype: str, parameters: str, exact: bool):
+        self.plan, self.graph, self.tiles = plan, plan.graph, tiles
+        self.dtype, self.parameters, self.exact = C_TYPES[dtype], C_TYPES[parameters], exact
+        self.types = {"T": "whole", "B": "whole", "lengths": "const whole*", "tape": "number*"}  # of the arguments
+        self.types |= {state_argument(state.name): "number*" for state in self.graph.states}
+        if self.graph.drives:
+            self.types["bias"] = "const parameter*"
+        self.types |= {f"p_{name}": "const parameter*" for name in self.graph.parameters}
+        for name in self.graph.noises:
+            self.types |= {f"n_{name}": "const parameter*", f"n_{name}_step": "whole", f"n_{name}_lane": "whole"}
+        self.types |= {f"weights_{k}": "const number*" for k in range(len(plan.groups))}
+        self.loads: dict[str, _Load] = {}
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def early(self, name: str, address: str, kind: str = "number") -> str:
+        self.loads[name] = _Load(name, kind, address)
+        return f"now_{name}[p]"
+
+    def at(self, buffer: str, step: str, blocks: int = 1, block: int = 0) -> str:
+        """The address of pair `p` in a buffer of `blocks` times H numbers for each lane of a step."""
+        width = blocks * self.tiles.H
+        return f"{buffer} + {step} * B * {width} + {block * self.tiles.H} + (lane[p] * {width} + unit)"
+
+    def read(self, node: Node, index: int) -> str | None:
+        place = self.program.find(node, index)
+        if place is None:
+            return None
+        if self.is_kept(place, index):
+            return f"{_kept(place)}[p]"
+        match place.kind:
+            case "tape":
+                loaded = self.early(
+                    f"tape_{place.number}",
+                    self.at("tape", "next", self.plan.slots, place.number),
+                )
+                return f"({loaded} + bias_{self.graph.drives.index(node.name)})" if node.kind == "drive" else loaded
+            case "parameter":
+                return f"parameter_{place.name}"
+            case "noise":
+                at = f"n_{place.name} + next * n_{place.name}_step + lane[p] * n_{place.name}_lane + unit"
+                return self.early(f"noise_{place.name}", at, "parameter")
+            case "tile":
+                return f"tile_{place.number}_{place.part}"
+        return self.read_other(place)
+
+    def is_kept(self, place: Place, index: int) -> bool:
+        """Whether an earlier pass of this step wrote it; then it is still in a register."""
+        return any(place == other for each in self.program.passes[:index] for _, other in each.stores)
+
+    @abstractmethod
+    def read_other(self, place: Place) -> str | None:
+        """What only one of the directions has in memory."""
+
+    @abstractmethod
+    def row(self, source: Place) -> tuple[str, str]:
+        """The address of the row that a product reads, at lane 0, and the distance between lanes."""
+
+    @abstractmethod
+    def store(self, place: Place, value: str) -> list[str]:
+        """The lines that put a value where it belongs."""
+
+    @abstractmethod
+    def reads(self, product: Product, place: Place) -> bool:
+        """Whether a product reads what is stored there."""
+
+    def awaited(self, place: Place) -> int:
+        """How soon other programs wait for what is stored there: after how many products; never after all of them."""
+        products = list(self.products())
+        return next((k for k, product in enumerate(products) if self.reads(product, place)), len(products))
+
+    # -- the step ----------------------------------------------------------------------------------------------------
+
+    def at_once(self, product: Product) -> int:
+        """Blocks of inputs that a warp reads before it multiplies; the next are then on their way."""
+        blocks = _blocks(product, self.tiles)
+        wishes = (n for n in (blocks, 8, 4, 2) if n <= blocks)
+        return next((n for n in wishes if registers(self.program, self.tiles, product, n) <= REGISTERS), 1)
+
+    def products(self) -> Iterable[Product]:
+        return (product for each in self.program.passes for product in each.products)
+
+    def pass_lines(self, index: int, each: Pass) -> list[str]:
+        lines = []
+        for product, at in zip(each.products, self.offsets(each), strict=True):
+            row, distance = self.row(product.source)
+            lines.append(f"product_{product.number}.multiply(parts + {at}, {row}, {distance}, B);")
+        if each.products:
+            lines.append("sync();")
+        writer = _Writer(self, index)
+        for product, at in zip(each.products, self.offsets(each), strict=True):
+            for part in range(_outputs(product)):
+                total = f"product_{product.number}.total(parts + {at}, {part}, p)"
+                writer.lines.append(f"const two tile_{product.number}_{part} = {total};")
+        stores = sorted(each.stores, key=lambda store: self.awaited(store[1]))  # what others wait for first
+        writer.count(node for node, _ in stores)
+        for node, place in stores:
+            value = writer.value(node)
+            if self.is_read_later(place, index):
+                writer.lines.append(f"{_kept(place)}[p] = {value};")
+            writer.lines += self.store(place, value)
+        lines += each_pair(writer.lines)
+        if each.products:
+            lines.append(
+                "parts = memory + PARTS - (parts - memory);" if buffers(self.program, self.tiles) > 1 else "sync();"
+            )
+        return lines
+
+    def offsets(self, each: Pass) -> list[int]:
+        sizes = [_width(product, self.tiles) * self.tiles.warps * self.tiles.lanes for product in each.products]
+        return [sum(sizes[:k]) for k in range(len(sizes))]
+
+    def is_read_later(self, place: Place, index: int) -> bool:
+        return place in self.later and index + 1 < len(self.program.passes)
+
+    def step(self) -> list[str]:
+        """The lines of one step; after them `loads` is known."""
+        self.later = {place for k, each in enumerate(self.program.passes) for place in self.places_read(k, each)}
+        written = [self.pass_lines(index, each) for index, each in enumerate(self.program.passes)]
+        waiting = next(
+            k for k, each in enumerate(self.program.passes) if each.products
+        )  # which hides the way of numbers
+        written.insert(waiting, [f"next = {self.following};  // its numbers are on their way from now on", *self.ask()])
+        return [
+            *(f"two {_kept(place)}[PAIRS];" for place in sorted(self.later, key=str)),
+            *(line for lines in written for line in lines),
+        ]
+
+    def places_read(self, index: int, each: Pass) -> Iterable[Place]:
+        """Places that earlier passes of the step wrote and that this one reads."""
+        seen, stack = set[Node](), [node for node, _ in each.stores]
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            place = self.program.find(node, index)
+            if place is None:
+                stack.extend(node.arguments)
+            elif self.is_kept(place, index):
+                yield place
+
+    def ask(self) -> list[str]:
+        """Have the numbers of step `next` sent on their way."""
+        lines = []
+        for load in self.loads.values():
+            exists = f"here[p] && {load.if_any}" if load.if_any else "here[p]"
+            lines.append(f"ahead_{load.name}[p] = {exists} ? load({load.address}) : Stored<{load.kind}>();")
+        return each_pair(lines)
+
+    def take(self) -> list[str]:
+        """This step's numbers. Only now they become float32: that would wait for them."""
+        names = ", ".join(f"now_{name}[PAIRS]" for name in self.loads)
+        lines = [f"now_{name}[p] = wide(ahead_{name}[p]);" for name in self.loads]
+        return [f"two {names};", *each_pair(lines)] if names else []
+
+    # -- the kernel --------------------------------------------------------------------------------------------------
+
+    def head(self) -> list[str]:
+        tiles = self.tiles
+        return [
+            f"// {self.graph.name}, {self.name}, generated from its equations:",
+            *(f"//     {line}" for line in self.graph.equations()),
+            f"#define NUMBER {self.dtype}",
+            f"constexpr bool EXACT = {str(self.exact).lower()}, KEPT = {str(keeps_parts(self.program, tiles)).lower()};",
+            f"#define PARAMETER {self.parameters}",
+            f"constexpr int H = {tiles.H}, UNITS = {tiles.units}, LANES = {tiles.lanes}, WARPS = {tiles.warps};",
+            f"constexpr int PATIENCE = {patience(self.program, tiles)};",
+            '#include "steps.cuh"',
+            "",
+            f"constexpr int PARTS = {sums_of(self.program, tiles) // 4};  // numbers of a step's sums in shared memory",
+            "",
+            f"KERNEL {self.name}({', '.join(f'{kind} {name}' for name, kind in self.types.items())}) {{",
+        ]
+
+    def opening(self) -> list[str]:
+        """What stays the same from step to step."""
+        lines = [
+            "float *const memory = shared_memory(), *parts = memory;",
+            "const int unit = own_unit();",
+            "int lane[PAIRS];",
+            "bool here[PAIRS];",
+            *each_pair(["lane[p] = own_lane(p), here[p] = owns(p, B);"]),
+        ]
+        for k, _ in enumerate(self.graph.drives):
+            lines.append(f"const two bias_{k} = unit < H ? wide(load(bias + {k} * H + unit)) : two();")
+        for name in self.graph.parameters:
+            lines.append(f"const two parameter_{name} = unit < H ? wide(load(p_{name} + unit)) : two();")
+        for product in self.products():
+            back = "false" if product.nodes[0].kind == "product" else "true"
+            lines.append(
+                f"Product<{_inputs(product, self.tiles.H)}, {_outputs(product)}, {back}, {self.at_once(product)}> "
+                f"product_{product.number};"
+            )
+            lines.append(f"product_{product.number}.load(weights_{product.number}, T);")
+        return lines
+
+    def ahead(self) -> list[str]:
+        return [f"Stored<{load.kind}> ahead_{load.name}[PAIRS];" for load in self.loads.values()]
+
+    def written(self, lines: Iterable[str]) -> Source:
+        text = "\n".join([*self.head(), *_indent(lines), "}", ""])
+        return Source(text, tuple(self.types))
+
+
+def _kept(place: Place) -> str:
+    return f"kept_{place.kind}_{place.name}_{place.number}"
+
+
+def _indent(lines: Iterable[str], by: int = 4) -> list[str]:
+    return [line if line.startswith("#") else " " * by + line for line in lines]
+
+
+def each_pair(lines: list[str]) -> list[str]:
+    if not lines:
+        return []
+    return ["#pragma unroll", "for (int p = 0; p < PAIRS; ++p) {", *_indent(lines), "}"]
+
+
+class _Forward(_Kernel):
+    name, following = "forward", "t + 1 < T ? t + 1 : t"
+
+    def __init__(self, plan: Plan, tiles: Tiles, dtype: str, parameters: str, exact: bool):
+        super().__init__(plan, tiles, dtype, parameters, exact)
+        self.program = plan.forward
+        self.rows = exchanged_rows(self.program, tiles)
+        self.types |= {f"rows_{k}": "number*" for k in self.rows}
+
+    def depth(self, name: str) -> int:
+        return next(state.depth for state in self.graph.states if state.name == name)
+
+    def read_other(self, place: Place) -> str | None:
+        if place.kind != "state":
+            return None
+        if place.number == 1:
+            return f"last_{place.name}[p]"
+        back = self.depth(place.name) - place.number  # this thread's own: there since it was written
+        return f"(here[p] ? wide(load({self.at(state_argument(place.name), f'(t + {back})')})) : two())"
+
+    def row(self, source: Place) -> tuple[str, str]:
+        if source.kind == "state":
+            back = self.depth(source.name) - source.number
+            return f"{state_argument(source.name)} + (t + {back}) * B * H", "H"
+        return f"rows_{source.number} + t * B * H", "H"
+
+    def reads(self, product: Product, place: Place) -> bool:
+        if place.kind == "next":
+            return product.source.kind == "state" and product.source.name == place.name
+        return place.kind == "row" and product.source == place
+
+    def store(self, place: Place, value: str) -> list[str]:
+        match place.kind:
+            case "row":
+                if place.number not in self.rows:
+                    return []
+                return [f"if (here[p]) put({self.at(f'rows_{place.number}', 't')}, {value});"]
+            case "next":
+                at = self.at(state_argument(place.name), f"(t + {self.depth(place.name)})")
+                return [f"next_{place.name}[p] = {value};", f"if (here[p]) put({at}, {value});"]
+            case "tape":
+                return [f"if (here[p]) put({self.at('tape', 't', self.plan.slots, place.number)}, {value});"]
+        raise AssertionError(place)
+
+    def source(self) -> Source:
+        body = self.step()
+        begin, end = [], []
+        for state in self.graph.states:
+            at = self.at(state_argument(state.name), str(state.depth - 1))
+            begin.append(f"last_{state.name}[p] = here[p] ? wide(load({at})) : two();")
+            end.append(f"last_{state.name}[p] = next_{state.name}[p];")
+        names = ", ".join(f"last_{s.name}[PAIRS], next_{s.name}[PAIRS]" for s in self.graph.states)
+        return self.written(
+            [
+                *self.opening(),
+                f"two {names};",
+                *each_pair(begin),
+                *self.ahead(),
+                "whole next = 0;",
+                *self.ask(),
+                "for (whole t = 0; t < T; ++t) {",
+                *_indent(self.take()),
+                *_indent(body),
+                *_indent(each_pair(end)),
+                "}",
+            ]
+        )
+
+
+class _Backward(_Kernel):
+    name, following = "backward", "t > 0 ? t - 1 : 0"
+
+    def __init__(self, plan: Plan, tiles: Tiles, dtype: str, parameters: str, exact: bool):
+        super().__init__(plan, tiles, dtype, parameters, exact)
+        self.program = plan.backward
+        for state in self.graph.states:
+            name = state_argument(state.name)
+            self.types |= {f"{name}_arriving": "const number*", f"{name}_arriving_step": "whole"}
+            self.types |= {
+                f"{name}_arriving_lane": "whole",
+                f"{name}_final": "const number*",
+                f"{name}_initial": "float*",
+            }
+            at = f"{name}_arriving + next * {name}_arriving_step + lane[p] * {name}_arriving_lane + unit"
+            self.loads[f"arriving_{state.name}"] = _Load(f"arriving_{state.name}", "number", at, f"{name}_arriving")
+        self.types |= {"gradient": "number*", "sums": "float*"}
+        self.types |= {f"argument_{k}": "number*" for k in sorted({n for n in plan.arguments if n is not None})}
+        self.carried: set[tuple[str, int]] = set()
+
+    def depth(self, name: str) -> int:
+        return next(state.depth for state in self.graph.states if state.name == name)
+
+    def read_other(self, place: Place) -> str | None:
+        if place.kind in ("state", "next"):
+            K = self.depth(place.name)
+            back = K - place.number if place.kind == "state" else K
+            return self.early(f"{place.name}_at_{back}", self.at(state_argument(place.name), f"(next + {back})"))
+        if place.kind == "adjoint":
+            return f"arrived_{place.name}[p]"
+        return None
+
+    def row(self, source: Place) -> tuple[str, str]:
+        width = self.plan.gradients * self.tiles.H
+        return f"gradient + t * B * {width} + {source.number * self.tiles.H}", str(width)
+
+    def reads(self, product: Product, place: Place) -> bool:
+        first = product.source.number
+        return place.kind == "gradient" and first <= place.number < first + product.blocks
+
+    def store(self, place: Place, value: str) -> list[str]:
+        kept = f"(alive[p] ? two({value}) : two())"
+        match place.kind:
+            case "row":
+                return []
+            case "gradient":
+                return [f"if (here[p]) put({self.at('gradient', 't', self.plan.gradients, place.number)}, {kept});"]
+            case "parameter_gradient":
+                return [f"total_{place.number} += {kept};"]
+            case "carry":
+                self.carried.add((place.name, place.number))
+                return [f"carry_{place.name}_{place.number}[p] = {kept};"]
+            case "argument":
+                return [f"if (here[p]) put({self.at(f'argument_{place.number}', 't')}, {kept});"]
+        raise AssertionError(place)
+
+    def final(self, name: str, K: int, number: str) -> str:
+        """∂L of the final values for the lanes whose value of this number is one of them."""
+        late = f"({number} - ends[p])"
+        here = f"here[p] && {name}_final && {late} >= 0 && {late} < {K}"
+        return f"({here} ? wide(load({self.at(f'{name}_final', late)})) : two())"
+
+    def source(self) -> Source:
+        body = self.step()
+        states, numbers = self.graph.states, range(len(self.plan.accumulated))
+        arrive, end, first, last = [], [], [], []
+        for state in states:
+            name, K = state_argument(state.name), state.depth
+            first += [f"arriving_{state.name}_{d}[p] = two();" for d in range(K)]
+            arriving = f"arriving_{state.name}_0[p] + now_arriving_{state.name}[p] + {self.final(name, K, f't + {K}')}"
+            arrive.append(f"arrived_{state.name}[p] = alive[p] ? {arriving} : two();")
+            for d in range(1, K + 1):
+                parts = [f"arriving_{state.name}_{d}[p]"] if d < K else []
+                parts += [f"carry_{state.name}_{d}[p]"] if (state.name, d) in self.carried else []
+                end.append(f"arriving_{state.name}_{d - 1}[p] = {' + '.join(parts) or 'two()'};")
+            for d in range(K):  # arriving_d now belongs to value number K - 1 - d
+                k = K - 1 - d
+                at = self.at(f"{name}_initial", str(k))
+                last.append(f"if (here[p]) put({at}, arriving_{state.name}_{d}[p] + {self.final(name, K, str(k))});")
+        carried = [f"arriving_{s.name}_{d}[PAIRS]" for s in states for d in range(s.depth)]
+        now = [f"arrived_{s.name}[PAIRS]" for s in states] + [f"carry_{n}_{d}[PAIRS]" for n, d in sorted(self.carried)]
+        at = f"sums + (blockIdx.y * {len(numbers)} + {{}}) * H + unit"
+        return self.written(
+            [
+                *self.opening(),
+                "whole ends[PAIRS];",
+                *each_pair(["ends[p] = here[p] && lengths ? lengths[lane[p]] : T;"]),
+                f"two {', '.join(carried)};",
+                *each_pair(first),
+                *(f"two total_{k};" for k in numbers),
+                *self.ahead(),
+                "whole next = T - 1;",
+                *self.ask(),
+                "for (whole t = T - 1; t >= 0; --t) {",
+                *_indent(self.take()),
+                "    bool alive[PAIRS];",
+                f"    two {', '.join(now)};",
+                *_indent(each_pair(["alive[p] = here[p] && t < ends[p];", *arrive])),
+                *_indent(body),
+                *_indent(each_pair(end)),
+                "}",
+                *each_pair(last),
+                *(f"sum_over_lanes({at.format(k)}, total_{k}, memory);" for k in numbers),
+            ]
+        )

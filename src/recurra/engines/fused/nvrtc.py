@@ -1,0 +1,123 @@
+"""Generated CUDA C++, compiled by NVIDIA's run-time compiler, which comes with torch, and launched."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+from recurra.engines.fused.build import cache_folder, write_whole
+from recurra.errors import EngineError
+
+HEADERS = [Path(__file__).parent / name for name in ("machine.cuh", "steps.cuh")]
+_MOST_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
+
+class Kernel:
+    """A function on one device. All its programs run at once: they wait for each other."""
+
+    def __init__(self, binary: bytes, function: str, warps: int, shared: int):
+        driver = _driver()
+        self.module, self.function = ctypes.c_void_p(), ctypes.c_void_p()
+        _check(driver.cuModuleLoadData(ctypes.byref(self.module), binary), "loaded")
+        _check(driver.cuModuleGetFunction(ctypes.byref(self.function), self.module, function.encode()), "found")
+        _check(driver.cuFuncSetAttribute(self.function, _MOST_SHARED_MEMORY, shared), "given its shared memory")
+        self.threads, self.shared, self.start = 32 * warps, shared, driver.cuLaunchCooperativeKernel
+        self.device = torch.cuda.current_device()
+
+    def __call__(self, programs: int, groups: int, values: Sequence[int]) -> None:
+        """Arguments are addresses and whole numbers, all of 64 bits."""
+        count = len(values)
+        held = (ctypes.c_int64 * count)(*values)
+        first = ctypes.addressof(held)
+        places = (ctypes.c_void_p * count)(*range(first, first + 8 * count, 8))
+        stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(self.device))
+        code = self.start(self.function, programs, groups, 1, self.threads, 1, 1, self.shared, stream, places)
+        if code:
+            _check(code, "launched")
+
+
+@lru_cache(maxsize=512)
+def kernel(source: str, function: str, warps: int, shared: int, device: int) -> Kernel:
+    """Compiled if the cache has no copy. `device` is the current one: where the code is loaded."""
+    major, minor = torch.cuda.get_device_capability(device)
+    target = f"sm_{major}{minor}"
+    parts = [source, *(header.read_text() for header in HEADERS), target, str(_version())]
+    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+    path = cache_folder() / f"{key}.cubin"
+    if not path.exists():
+        write_whole(path.with_suffix(".cu"), source.encode())
+        write_whole(path, compile_for(source, target))
+    return Kernel(path.read_bytes(), function, warps, shared)
+
+
+def compile_for(source: str, target: str) -> bytes:
+    """Machine code for a processor such as sm_90."""
+    nvrtc = _library()
+    assert nvrtc is not None
+    program = ctypes.c_void_p()
+    count = len(HEADERS)
+    headers = (ctypes.c_char_p * count)(*(header.read_bytes() for header in HEADERS))
+    names = (ctypes.c_char_p * count)(*(header.name.encode() for header in HEADERS))
+    code = nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", count, headers, names)
+    _check(code, "read")
+    options = [f"--gpu-architecture={target}".encode(), b"--std=c++17", b"--ftz=true"]
+    code = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
+    if code:
+        said = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode(errors="replace")
+        first = next((line for line in said.splitlines() if "error" in line), said[:200])
+        raise EngineError(f"the CUDA compiler refused a kernel: {first}. Use engine='eager', and please report it.")
+    binary = _text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return binary
+
+
+def is_there() -> bool:
+    return _library() is not None
+
+
+@lru_cache(maxsize=1)
+def _library() -> ctypes.CDLL | None:
+    """The compiler of torch's CUDA version: on the library path, or in the package that torch brings with it."""
+    if torch.version.cuda is None:
+        return None
+    name = f"libnvrtc.so.{torch.version.cuda.split('.')[0]}"
+    package = find_spec("nvidia")
+    folders = [Path(folder) for folder in package.submodule_search_locations or []] if package else []
+    for path in (name, *(str(found) for folder in folders for found in folder.glob(f"*/lib/{name}"))):
+        try:
+            return ctypes.CDLL(path)
+        except OSError:
+            continue
+    return None
+
+
+def _version() -> tuple[int, int]:
+    nvrtc = _library()
+    assert nvrtc is not None
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(nvrtc.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "asked for its version")
+    return major.value, minor.value
+
+
+@lru_cache(maxsize=1)
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def _text(size_of: object, get: object, program: ctypes.c_void_p) -> bytes:
+    size = ctypes.c_size_t()
+    size_of(program, ctypes.byref(size))  # type: ignore[operator]
+    text = ctypes.create_string_buffer(size.value)
+    get(program, text)  # type: ignore[operator]
+    return text.raw
+
+
+def _check(code: int, done: str) -> None:
+    if code:
+        raise EngineError(f"a CUDA kernel could not be {done} (code {code}). Use engine='eager', and please report it.")

@@ -1,0 +1,62 @@
+"""What kernels for GPUs have in common, whichever language they are written in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from recurra.engines.fused.stages import Program
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How a run is cut into programs.
+
+    - `units`, `lanes`: what one program owns; powers of two. `alone`: it owns whole rows and waits for nobody.
+    - `resident`: the weights stay on chip from step to step; otherwise they are read again, from the second-level cache
+      where they fit.
+    - `split`: into how many sums over parts of the inputs a product is cut, for warps to work on side by side.
+    - `native`: written in CUDA C++, with weights of `itemsize` bytes in registers; otherwise in Triton.
+    """
+
+    H: int
+    lanes: int
+    units: int
+    alone: bool = False
+    resident: bool = True
+    warps: int = 4
+    split: int = 1
+    native: bool = False
+    itemsize: int = 2
+
+    @property
+    def programs(self) -> int:
+        """That share the units."""
+        return -(-self.H // self.units)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Generated code with the names of the arguments of its function."""
+
+    text: str
+    arguments: tuple[str, ...]
+
+
+def exchanged_rows(program: Program, tiles: Tiles) -> list[int]:
+    """The rows between passes that programs hand to one another: those that products read."""
+    if tiles.alone:
+        return []
+    products = (product for each in program.passes for product in each.products)
+    return sorted({product.source.number for product in products if product.source.kind == "row"})
+
+
+@lru_cache(maxsize=1024)
+def awaited_states(program: Program) -> frozenset[str]:
+    """The states that products read, and so other programs than those that store them."""
+    products = (product for each in program.passes for product in each.products)
+    return frozenset(product.source.name for product in products if product.source.kind == "state")
+
+
+def state_argument(name: str) -> str:
+    return f"s_{name}"

@@ -1,0 +1,253 @@
+// What generated CUDA kernels call: mathematics, values that programs hand to one another, and products of them.
+//
+// A program owns UNITS units of LANES lanes; each of its warps keeps the weights of a part of the inputs in registers.
+// Programs wait for each other by data alone: a buffer starts as all ones in every bit, which is a NaN that no store
+// leaves behind, and whoever reads it looks again until no such number is left. Each place is written once, so nothing
+// else has to be ordered, and a step costs one way through the second-level cache instead of a barrier's three.
+//
+// Before this file stand NUMBER and PARAMETER, the types in memory of sequences and of what belongs to a unit; EXACT and KEPT,
+// for products of floats; H, UNITS, LANES and WARPS; and PATIENCE, the cycles before the first look at a row: many programs
+// that look too early are in the way of those that store.
+
+constexpr int THREADS = 32 * WARPS;
+constexpr int PAIRS = (LANES * UNITS / 2 + THREADS - 1) / THREADS;  // of a thread: two neighbouring units of several lanes
+
+#include <machine.cuh>
+
+using number = NUMBER;
+using parameter = PARAMETER;
+using whole = long long;
+
+// -- two units at once ------------------------------------------------------------------------------------------------
+
+struct two {
+    float x, y;
+    DEVICE two(float v = 0.0f) : x(v), y(v) {}
+    DEVICE two(float x, float y) : x(x), y(y) {}
+};
+struct both {
+    bool x, y;
+};
+#define OPERATOR(RESULT, TYPE, SIGN) \
+    DEVICE RESULT operator SIGN(const TYPE& a, const TYPE& b) { return {a.x SIGN b.x, a.y SIGN b.y}; }
+OPERATOR(two, two, +)
+OPERATOR(two, two, -)
+OPERATOR(two, two, *)
+OPERATOR(both, two, <)
+OPERATOR(both, two, <=)
+OPERATOR(both, two, ==)
+OPERATOR(both, both, &)
+OPERATOR(both, both, |)
+DEVICE float divided(float a, float b) { return sizeof(number) == 4 ? a / b : quotient(a, b); }
+DEVICE two operator/(const two& a, const two& b) { return {divided(a.x, b.x), divided(a.y, b.y)}; }
+DEVICE two operator-(const two& v) { return {-v.x, -v.y}; }
+DEVICE both operator!(const both& v) { return {!v.x, !v.y}; }
+DEVICE two& operator+=(two& a, const two& b) { return a = a + b; }
+DEVICE two select(const both& c, const two& a, const two& b) { return {c.x ? a.x : b.x, c.y ? a.y : b.y}; }
+
+#define FUNCTION(NAME, ...) \
+    DEVICE float NAME##_of(float v) { return __VA_ARGS__; } \
+    DEVICE two NAME(const two& v) { return {NAME##_of(v.x), NAME##_of(v.y)}; }
+#define FUNCTION_OF_TWO(NAME, ...) \
+    DEVICE float NAME##_of(float a, float b) { return __VA_ARGS__; } \
+    DEVICE two NAME(const two& a, const two& b) { return {NAME##_of(a.x, b.x), NAME##_of(a.y, b.y)}; }
+
+template <class> constexpr bool is_coarse = false;
+template <> constexpr bool is_coarse<bfloat16> = true;
+
+DEVICE float small_tanh(float v) {  // the first terms of its series
+    const float square = v * v;
+    return v * (1.0f + square * (-1.0f / 3.0f + square * (2.0f / 15.0f - square * (17.0f / 315.0f))));
+}
+DEVICE float exact_tanh(float v) {  // 1 − 2 / (e²ᵛ + 1), which loses digits near zero
+    const float large = 1.0f - quotient(2.0f, exponential(2.0f * v) + 1.0f), small = small_tanh(v);
+    return fabsf(v) < 0.1f ? small : large;
+}
+FUNCTION(exp, exponential(v))
+FUNCTION(sigmoid, quotient(1.0f, 1.0f + exponential(-v)))
+FUNCTION(tanh, is_coarse<number> ? coarse_tanh(v) : exact_tanh(v))
+FUNCTION(relu, v < 0.0f ? 0.0f : v)
+FUNCTION(softplus, (v > 0.0f ? v : 0.0f) + log1pf(exponential(-fabsf(v))))
+FUNCTION(sign, v > 0.0f ? 1.0f : v < 0.0f ? -1.0f : v)
+FUNCTION(absolute, fabsf(v))
+FUNCTION(cos, cosf(v))
+FUNCTION(sin, sinf(v))
+FUNCTION(erf, erff(v))
+FUNCTION(floor, floorf(v))
+FUNCTION(log, logf(v))
+FUNCTION(sqrt, sqrtf(v))
+FUNCTION_OF_TWO(minimum, a < b || a != a ? a : b)
+FUNCTION_OF_TWO(maximum, a > b || a != a ? a : b)
+FUNCTION_OF_TWO(remainder, a - b * floorf(a / b))
+FUNCTION_OF_TWO(power, powf(a, b))
+DEVICE two clamp(const two& v, const two& low, const two& high) { return minimum(maximum(v, low), high); }
+
+// -- memory -----------------------------------------------------------------------------------------------------------
+
+// Two numbers as they lie in memory.
+template <class kind>
+struct alignas(2 * sizeof(kind)) Stored {
+    kind low, high;
+};
+template <class kind>
+DEVICE Stored<kind> load(const kind* at) { return *reinterpret_cast<const Stored<kind>*>(at); }
+template <class kind>
+DEVICE two wide(const Stored<kind>& v) { return {wide(v.low), wide(v.high)}; }
+// Store, in one piece, what others may wait for.
+template <class kind>
+DEVICE void put(kind* at, const two& v) { put_word(at, narrow(v.x, v.y, kind())); }
+
+// -- whose a number is ------------------------------------------------------------------------------------------------
+
+DEVICE int own_unit() { return blockIdx.x * UNITS + threadIdx.x % (UNITS / 2) * 2; }
+DEVICE int lane_within(int p) { return p * (THREADS / (UNITS / 2)) + threadIdx.x / (UNITS / 2); }
+DEVICE int own_lane(int p) { return blockIdx.y * LANES + lane_within(p); }
+DEVICE bool owns(int p, whole B) { return lane_within(p) < LANES && own_lane(p) < B && own_unit() < H; }
+
+// -- products ---------------------------------------------------------------------------------------------------------
+
+// Words are stored whole: one that is not there yet has all its bits set.
+DEVICE bool is_unwritten(const uint4& v) { return max(max(v.x, v.y), max(v.z, v.w)) == 0xffffffffu; }
+
+// A row of INPUTS numbers times the weights of OUTPUTS values for each unit, which lie as [OUTPUTS H, INPUTS], or
+// TRANSPOSED as [INPUTS, H]. A warp takes BLOCKS blocks of inputs, AT_ONCE of them before it multiplies. Within a block a
+// thread reads neighbours of a row, 16 bytes at once; that the matrix unit has its inputs in another order does not matter,
+// if the weights are taken in the same.
+template <int INPUTS, int OUTPUTS, bool TRANSPOSED, int AT_ONCE>
+struct Product {
+    static constexpr int NEIGHBOURS = 16 / sizeof(number), BLOCK = 4 * NEIGHBOURS;
+    static constexpr int BLOCKS = (INPUTS + BLOCK * WARPS - 1) / (BLOCK * WARPS);
+    static constexpr int TILES = OUTPUTS * UNITS / 8;
+    static constexpr int WIDTH = (OUTPUTS * UNITS + 31) / 32 * 32 + UNITS;  // of a lane's sums: no two threads in one bank
+
+    unsigned weights[BLOCKS][TILES][4];
+    unsigned nought;  // which the compiler does not know: what it is added to lies where the matrix unit wants it, once for all
+
+    DEVICE static int first_input() { return threadIdx.x / 32 * BLOCKS * BLOCK + threadIdx.x % 4 * NEIGHBOURS; }
+    DEVICE static bool exists(int block) {
+        return block < BLOCKS && (INPUTS % (BLOCK * WARPS) == 0 || first_input() + BLOCK * block < INPUTS);
+    }
+
+    DEVICE void load(const number* from, whole T) {
+        nought = unsigned(T >> 40);
+#pragma unroll
+        for (int block = 0; block < BLOCKS; ++block)
+#pragma unroll
+            for (int tile = 0; tile < TILES; ++tile)
+#pragma unroll
+                for (int word = 0; word < 4; ++word) {
+                    const int column = tile * 8 + threadIdx.x % 32 / 4, output = column / UNITS;
+                    const int unit = blockIdx.x * UNITS + column % UNITS;
+                    unsigned bits = 0;
+                    if (unit < H && exists(block))
+#pragma unroll
+                        for (int k = NEIGHBOURS / 4 - 1; k >= 0; --k) {
+                            const int input = first_input() + BLOCK * block + word * (NEIGHBOURS / 4) + k;
+                            bits = bits << 16 | bits_of(from[TRANSPOSED ? input * H + unit : (output * H + unit) * INPUTS + input]);
+                        }
+                    weights[block][tile][word] = bits;
+                }
+    }
+
+    // Numbers of AT_ONCE blocks, of a lane and of the eighth after it. Lanes and inputs that do not exist are read from places
+    // that do: their sums go nowhere, their weights are zero.
+    struct Piece {
+        const number *top, *low;
+        int start;
+        uint4 read[AT_ONCE][2];
+
+        DEVICE void at(const number* row, int distance, int B, int lane) {
+            top = pinned(row + min(lane, B - 1) * distance), low = pinned(row + min(lane + 8, B - 1) * distance);
+        }
+        DEVICE uint4 look(int k, int half) const {
+            return peek((half ? low : top) + (exists(start + k) ? first_input() + BLOCK * (start + k) : 0));
+        }
+        DEVICE void look(int from) {
+            start = from;
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; ++k) read[k][0] = look(k, 0), read[k][1] = look(k, 1);
+        }
+        DEVICE void wait() {
+            bool waiting;
+            do {
+                waiting = false;
+#pragma unroll
+                for (int k = 0; k < AT_ONCE; ++k)
+#pragma unroll
+                    for (int half = 0; half < 2; ++half)
+                        if (is_unwritten(read[k][half])) read[k][half] = look(k, half), waiting = true;
+            } while (any(waiting));
+        }
+    };
+
+    DEVICE void add(float (&sum)[TILES][4], const Piece& piece, int start) const {
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; ++k)
+            if (start + k < BLOCKS) {
+                const uint4 &a = piece.read[k][0], &b = piece.read[k][1];
+                const unsigned left[4] = {a.x | nought, b.x | nought, a.y | nought, b.y | nought};
+                const unsigned right[4] = {a.z | nought, b.z | nought, a.w | nought, b.w | nought};
+#pragma unroll
+                for (int tile = 0; tile < TILES; ++tile) {
+                    const auto& w = weights[start + k < BLOCKS ? start + k : 0][tile];
+                    multiply_add(sum[tile], left, w[0], w[1], number());
+                    multiply_add(sum[tile], right, w[2], w[3], number());
+                }
+            }
+    }
+
+    // Wait for the rows of all lanes, and leave each warp's part of the sums in shared memory. Where one lane's numbers are
+    // more than one piece, the next is on its way while a piece is multiplied.
+    DEVICE void multiply(float* sums, const number* row, int distance, int B) const {
+        if (PATIENCE > 0) pause(PATIENCE);
+        constexpr bool AHEAD = LANES == 16;
+#pragma unroll 1
+        for (int first = 0; first < LANES; first += 16) {
+            const int within = first + threadIdx.x % 32 / 4;
+            float sum[TILES][4] = {};
+            Piece piece, next;
+            next.at(row, distance, B, blockIdx.y * LANES + within);
+            next.look(0);
+#pragma unroll
+            for (int start = 0; start < BLOCKS; start += AT_ONCE) {
+                piece = next;
+                const bool more = start + AT_ONCE < BLOCKS;
+                if (AHEAD && more) next.look(start + AT_ONCE);
+                piece.wait();
+                add(sum, piece, start);
+                if (!AHEAD && more) next.look(start + AT_ONCE);
+            }
+            float* at = sums + (threadIdx.x / 32 * LANES + within) * WIDTH + threadIdx.x % 4 * 2;
+#pragma unroll
+            for (int tile = 0; tile < TILES; ++tile)
+#pragma unroll
+                for (int half = 0; half < 2; ++half)
+                    *reinterpret_cast<Stored<float>*>(at + half * 8 * WIDTH + tile * 8) = {sum[tile][2 * half], sum[tile][2 * half + 1]};
+        }
+    }
+
+    // One output of this thread's units for its lane number p, once all warps are done.
+    DEVICE static two total(const float* sums, int output, int p) {
+        if (LANES * UNITS < 2 * THREADS && lane_within(p) >= LANES) return 0.0f;
+        const float* at = sums + lane_within(p) * WIDTH + output * UNITS + threadIdx.x % (UNITS / 2) * 2;
+        two parts[WARPS];
+#pragma unroll
+        for (int warp = 0; warp < WARPS; ++warp) parts[warp] = wide(::load(at + warp * LANES * WIDTH));
+#pragma unroll
+        for (int step = 1; step < WARPS; step *= 2)
+#pragma unroll
+            for (int warp = 0; warp + step < WARPS; warp += 2 * step) parts[warp] += parts[warp + step];
+        return parts[0];
+    }
+};
+
+// The sum of a number of each thread over the lanes, for each unit.
+DEVICE void sum_over_lanes(float* to, const two& value, float* scratch) {
+    sync();
+    scratch[2 * threadIdx.x] = value.x, scratch[2 * threadIdx.x + 1] = value.y;
+    sync();
+    if (threadIdx.x >= UNITS / 2 || own_unit() >= H) return;
+    two result;
+    for (int k = threadIdx.x; k < THREADS; k += UNITS / 2) result += two(scratch[2 * k], scratch[2 * k + 1]);
+    to[0] = result.x, to[1] = result.y;
+}

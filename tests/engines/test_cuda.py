@@ -1,0 +1,199 @@
+"""Kernels written in CUDA C++: on a GPU as they are, elsewhere on one made of the processor's threads."""
+
+import ctypes
+import hashlib
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from recurra import CATALOGUE, Recurrent, cell, sqrt, tanh
+from recurra.cells.notation import Cell
+from recurra.engines.choose import ENGINES
+from recurra.engines.fused import cuda, gpu, nvrtc
+from recurra.engines.fused.build import find_compiler
+from recurra.engines.fused.fold import fold
+from recurra.engines.fused.programs import Tiles
+from recurra.engines.fused.sequence import as_run, whole_masks
+from recurra.engines.fused.stages import plan
+from recurra.engines.fused.tiles import choose_tiles
+from recurra.engines.protocol import YES
+from recurra.errors import EngineError
+from tests.engines.fused_helpers import counter, crossed, echo, mixer, tower
+from tests.helpers import CELLS, D, make_layer, map_state, random_state, run_all
+
+HERE = torch.device("cpu")
+SIMULATED = Path(__file__).parent / "simulated"
+SOME = CELLS | {each.name: each for each in (echo, tower, crossed, mixer, counter)}
+
+
+def is_native(cell: Cell) -> bool:
+    made = plan(fold(cell.graph).graph)
+    return bool(made.groups) and made.forward.means == made.backward.means == 0
+
+
+class Simulated:
+    """A kernel run by threads of the processor: `tests/engines/simulated/machine.cuh`."""
+
+    def __init__(self, source: str, function: str, shared: int, folder: Path):
+        name = hashlib.sha256(source.encode()).hexdigest()[:16]
+        text, library = folder / f"{name}.cpp", folder / f"{name}.so"
+        text.write_text(source)
+        flags = [
+            "-std=c++20",
+            "-O1",
+            "-w",
+            "-shared",
+            "-fPIC",
+            "-pthread",
+            f"-I{SIMULATED}",
+            f"-I{nvrtc.HEADERS[0].parent}",
+        ]
+        subprocess.run([find_compiler(), *flags, str(text), "-o", str(library)], check=True)
+        self.library, self.function, self.shared = ctypes.CDLL(str(library)), function, shared
+
+    def __call__(self, programs: int, groups: int, values: list[int]) -> None:
+        held = (ctypes.c_int64 * 96)(*values)
+        self.library.launch(getattr(self.library, self.function), programs, groups, self.shared, held)
+
+
+class Cut:
+    """The generated kernels with given tiles, on tensors of any device."""
+
+    name = "cut"
+
+    def __init__(self, forward: Tiles, backward: Tiles, dtype: torch.dtype):
+        self.tiles, self.dtype = (forward, backward), dtype
+
+    def supports(self, *asked: object, **options: object):
+        return YES
+
+    def run(self, cell: Cell, weights, x, initial, lengths, *, record=False):
+        folded = fold(cell.graph)
+        units = folded.units(weights.units) if folded.made else weights.units
+        masks = whole_masks(weights, initial[0].shape[-1])
+        task = gpu.Task(folded.graph, tuple(units), masks, lengths, record, self.dtype, self.tiles)
+        results = gpu.Sequence.apply(task, x, weights.W, weights.b, weights.U, *units.values(), *initial)
+        return as_run([each.float() for each in results], len(initial), record=record)
+
+
+@pytest.fixture
+def simulate(monkeypatch, tmp_path):
+    if find_compiler() is None:
+        pytest.skip("there is no C++ compiler")
+
+    def kernel(source, function, warps, shared, device):
+        return Simulated(source, function, shared, tmp_path)
+
+    def use(forward: Tiles, backward: Tiles | None = None, dtype: torch.dtype = torch.bfloat16) -> str:
+        monkeypatch.setitem(ENGINES, "cut", Cut(forward, backward or forward, dtype))
+        return "cut"
+
+    monkeypatch.setattr(nvrtc, "kernel", kernel)
+    return use
+
+
+def agree(cell: Cell, engine: str, units: int, batch: int, dtype: torch.dtype, limit: float, T: int = 3) -> None:
+    """Outputs, final states and every gradient, in norm; what `dtype` can hold is compared."""
+    torch.manual_seed(0)
+    layer = make_layer(cell, hidden_size=units, learn_initial=True).float()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.mul_(0.5).copy_(parameter.to(dtype))
+    x, lengths = torch.randn(batch, T, D).to(dtype).float(), torch.randint(0, T + 1, (batch,))
+    state = map_state(lambda s: s.detach().to(dtype).float(), random_state(layer, batch))
+    exact, found = (run_all(layer, x, state, lengths, engine=name) for name in ("eager", engine))
+    errors = {name: float((found[name] - value).norm() / value.norm().clamp(min=1e-3)) for name, value in exact.items()}
+    assert max(errors.values()) <= limit, errors
+
+
+QUICK = ("lstm", "gru", "skip(d=2)", "zoneout(lstm)", "toolbox", "echo", "tower", "crossed", "counter")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow)
+        for name, each in SOME.items()
+        if is_native(each)
+    ],
+)
+def test_generated_kernels_agree_with_the_plain_loop(simulate, name):
+    engine = simulate(Tiles(24, 16, 16, warps=2, native=True, itemsize=4), dtype=torch.float32)
+    agree(SOME[name], engine, 24, 3, torch.float32, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "batch"),
+    [((16, 8, 4), (16, 8, 1), 17), ((32, 16, 2), (32, 16, 2), 21), ((16, 16, 8), (48, 8, 4), 40)],
+)
+def test_every_way_to_cut_agrees(simulate, forward, backward, batch):
+    """Several programs that wait for each other, idle threads, several rows of tiles, inputs that are no whole block."""
+    for name, dtype, limit in (
+        ("lstm", torch.bfloat16, 2e-2),
+        ("gru", torch.bfloat16, 2e-2),
+        ("lstm", torch.float32, 1e-4),
+    ):
+        cuts = [
+            Tiles(40, lanes, units, warps=warps, native=True, itemsize=dtype.itemsize)
+            for lanes, units, warps in (forward, backward)
+        ]
+        agree(CELLS[name], simulate(*cuts, dtype=dtype), 40, batch, dtype, limit)
+
+
+def test_a_diverged_network_ends(simulate):
+    """NaNs are numbers that have been written: nobody waits for them for ever."""
+
+    @cell
+    def broken(x, U, h):
+        return sqrt(tanh(x.h + U.h(h)) - 2)
+
+    layer = Recurrent(broken, D, 40)
+    layer.engine = simulate(Tiles(40, 16, 16, warps=2, native=True))
+    assert layer(torch.randn(2, 3, D)).outputs.isnan().all()
+
+
+def test_names_of_the_equations_do_not_meet_those_of_the_kernel(simulate):
+    @cell
+    def hostile(x, U, lane, put):
+        p = tanh(x.t + U.h(lane))
+        now_tape_0 = 0.5 * put + p
+        return now_tape_0, p
+
+    engine = simulate(Tiles(24, 16, 16, warps=2, native=True, itemsize=4), dtype=torch.float32)
+    agree(hostile, engine, 24, 2, torch.float32, 1e-4)
+
+
+def test_the_forward_kernel_of_an_lstm_waits_once_for_one_product_of_four_gates():
+    source = gpu.source_of(CATALOGUE["lstm"].graph, "cuda").split("// lstm, backward")[0]
+    assert source.count(".multiply(") == source.count("sync();") == 1
+    assert "Product<256, 4, false, 2>" in source
+    assert source.count("put(s_h") == 1
+    assert source.index("put(s_h") < source.index("put(tape")  # what others wait for comes first
+
+
+def test_cells_without_products_are_left_to_triton():
+    with pytest.raises(EngineError, match="--source triton"):
+        gpu.source_of(CATALOGUE["mingru"].graph, "cuda")
+
+
+def test_programs_fit_the_device():
+    for name in ("lstm", "gru", "elman", "lstm_peephole"):
+        made = plan(CATALOGUE[name].graph)
+        for units in (40, 256, 1000):
+            for batch in (1, 17, 4096):
+                for itemsize in (2, 4):
+                    for program, tiles in zip(
+                        (made.forward, made.backward), choose_tiles(made, batch, units, itemsize, HERE), strict=True
+                    ):
+                        assert tiles.native
+                        assert tiles.programs <= 132
+                        assert cuda.shared_bytes(program, tiles) <= cuda.SHARED
+
+
+def test_rows_that_are_no_whole_words_are_left_to_triton():
+    made = plan(CATALOGUE["lstm"].graph)
+    assert not any(tiles.native for tiles in choose_tiles(made, 16, 250, 2, HERE))
+    assert not any(tiles.native for tiles in choose_tiles(made, 16, 250, 4, HERE))
+    assert all(tiles.native for tiles in choose_tiles(made, 16, 252, 4, HERE))
