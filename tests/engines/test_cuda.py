@@ -136,7 +136,7 @@ def test_every_way_to_cut_agrees(simulate, forward, backward, batch):
         ("lstm", torch.float32, 1e-4),
     ):
         cuts = [
-            Tiles(40, lanes, units, warps=warps, native=True, itemsize=dtype.itemsize)
+            Tiles(40, lanes, units, warps=warps, native=True, itemsize=dtype.itemsize, buffers=1 + lanes // 32)
             for lanes, units, warps in (forward, backward)
         ]
         agree(CELLS[name], simulate(*cuts, dtype=dtype), 40, batch, dtype, limit)
@@ -189,7 +189,7 @@ def test_programs_fit_the_device():
                     ):
                         assert tiles.native
                         assert tiles.programs <= 132
-                        assert cuda.shared_bytes(program, tiles) <= cuda.SHARED
+                        assert cuda.shared_bytes(program, tiles) <= 227 * 1024
 
 
 def test_rows_that_are_no_whole_words_are_left_to_triton():

@@ -46,8 +46,6 @@ _OWN = (
     *("parameter_", "product_", "rows_", "s_", "tape_", "tile_", "total_", "weights_"),
 )
 C_TYPES = {"bfloat16": "bfloat16", "float16": "float16", "float32": "float"}
-SHARED = 224 * 1024
-"""Bytes of shared memory for the sums of products."""
 REGISTERS = 208
 """Of a thread, for weights, rows and sums; the rest, of 255, is for the equations of one pair of units."""
 
@@ -70,11 +68,6 @@ def sums_of(program: Program, tiles: Tiles) -> int:
     )
 
 
-def buffers(program: Program, tiles: Tiles) -> int:
-    """With two, no warp has to wait until the others have read their sums."""
-    return 2 if 2 * sums_of(program, tiles) <= SHARED else 1
-
-
 def weights_held(program: Program, tiles: Tiles) -> int:
     """Registers of a thread that hold weights."""
     blocks = (_blocks(product, tiles) for each in program.passes for product in each.products)
@@ -88,13 +81,14 @@ def patience(program: Program, tiles: Tiles) -> int:
     return 200 if tiles.programs * tiles.lanes * longest * tiles.itemsize > 256 * 1024 else 0
 
 
-def can_run(program: Program, tiles: Tiles) -> bool:
-    """Whether these kernels can be written so: rows of whole 16-byte words, no means, everything on chip."""
+def can_run(program: Program, tiles: Tiles, shared: int) -> bool:
+    """Whether these kernels can be written so: rows of whole 16-byte words, no means, everything on chip, where
+    a program has `shared` bytes of shared memory."""
     products = any(each.products for each in program.passes)
     many = tiles.lanes * tiles.units > 2 * 64 * tiles.warps  # pairs for a thread
     if not products or many or program.means or tiles.H * tiles.itemsize % 16:
         return False
-    return sums_of(program, tiles) <= SHARED and all(
+    return shared_bytes(program, tiles) <= shared and all(
         registers(program, tiles, product, 1) <= REGISTERS for each in program.passes for product in each.products
     )
 
@@ -120,7 +114,7 @@ def _blocks(product: Product, tiles: Tiles) -> int:
 
 
 def shared_bytes(program: Program, tiles: Tiles) -> int:
-    return max(buffers(program, tiles) * sums_of(program, tiles), 8 * 32 * tiles.warps)
+    return max(tiles.buffers * sums_of(program, tiles), 8 * 32 * tiles.warps)
 
 
 def _outputs(product: Product) -> int:
@@ -276,9 +270,7 @@ class _Kernel(ABC):
             writer.lines += self.store(place, value)
         lines += each_pair(writer.lines)
         if each.products:
-            lines.append(
-                "parts = memory + PARTS - (parts - memory);" if buffers(self.program, self.tiles) > 1 else "sync();"
-            )
+            lines.append("parts = memory + PARTS - (parts - memory);" if self.tiles.buffers > 1 else "sync();")
         return lines
 
     def offsets(self, each: Pass) -> list[int]:

@@ -16,7 +16,8 @@ class Tiles:
     - `resident`: the weights stay on chip from step to step; otherwise they are read again, from the second-level cache
       where they fit.
     - `split`: into how many sums over parts of the inputs a product is cut, for warps to work on side by side.
-    - `native`: written in CUDA C++, with weights of `itemsize` bytes in registers; otherwise in Triton.
+    - `native`: written in CUDA C++, with weights of `itemsize` bytes in registers; otherwise in Triton. `buffers`: for the sums
+      of products; with two, no warp waits until the others have read theirs.
     """
 
     H: int
@@ -28,6 +29,7 @@ class Tiles:
     split: int = 1
     native: bool = False
     itemsize: int = 2
+    buffers: int = 2
 
     @property
     def programs(self) -> int:

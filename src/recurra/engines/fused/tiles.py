@@ -31,15 +31,23 @@ def multiprocessors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 132
 
 
+@lru_cache(maxsize=16)
+def shared_memory(device: torch.device) -> int:
+    """Bytes that one program can have."""
+    if device.type != "cuda":
+        return 227 * 1024
+    return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin)  # type: ignore[attr-defined]
+
+
 def choose_tiles(plan: Plan, B: int, H: int, itemsize: int, device: torch.device) -> tuple[Tiles, Tiles]:
     """Forward and backward."""
     forward, backward = choose_triton(plan, B, H, itemsize, device)
     if device.type == "cuda" and not nvrtc.is_there():
         return forward, backward
-    sms = multiprocessors(device)
+    sms, shared = multiprocessors(device), shared_memory(device)
     return (
-        _choose_native(plan.forward, B, H, itemsize, sms) or forward,
-        _choose_native(plan.backward, B, H, itemsize, sms) or backward,
+        _choose_native(plan.forward, B, H, itemsize, sms, shared) or forward,
+        _choose_native(plan.backward, B, H, itemsize, sms, shared) or backward,
     )
 
 
@@ -51,16 +59,18 @@ def choose_triton(plan: Plan, B: int, H: int, itemsize: int, device: torch.devic
 
 
 @lru_cache(maxsize=1024)
-def _choose_native(program: Program, B: int, H: int, itemsize: int, sms: int) -> Tiles | None:
+def _choose_native(program: Program, B: int, H: int, itemsize: int, sms: int, shared: int) -> Tiles | None:
     """In CUDA C++, if weights and sums fit."""
     if H <= ALONE:
         return None
     for most in (64, 32, LANES):  # lanes a program
         for units, warps in CUTS[itemsize]:
             programs = -(-H // units)
-            tiles = Tiles(H, _lanes(B, programs, sms, most), units, warps=warps, native=True, itemsize=itemsize)
-            if programs <= sms and cuda.can_run(program, tiles):
-                return tiles
+            for buffers in (2, 1):
+                lanes = _lanes(B, programs, sms, most)
+                tiles = Tiles(H, lanes, units, warps=warps, native=True, itemsize=itemsize, buffers=buffers)
+                if programs <= sms and cuda.can_run(program, tiles, shared):
+                    return tiles
     return None
 
 
