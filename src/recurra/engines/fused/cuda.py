@@ -238,6 +238,14 @@ class _Kernel(ABC):
         products = list(self.products())
         return next((k for k, product in enumerate(products) if self.reads(product, place)), len(products))
 
+    def depth(self, name: str) -> int:
+        return next(state.depth for state in self.graph.states if state.name == name)
+
+    def final(self, name: str, number: str) -> tuple[str, str]:
+        """Whether value `number` of a state is one of the last before a lane's end, and its place among these."""
+        late = f"({number} - ends[p])"
+        return f"here[p] && {late} >= 0 && {late} < {self.depth(name)}", self.at(f"{state_argument(name)}_final", late)
+
     # -- the step ----------------------------------------------------------------------------------------------------
 
     def at_once(self, product: Product) -> int:
@@ -347,7 +355,13 @@ class _Kernel(ABC):
             "const int unit = own_unit();",
             "int lane[PAIRS];",
             "bool here[PAIRS];",
-            *each_pair(["lane[p] = own_lane(p), here[p] = owns(p, B);"]),
+            "whole ends[PAIRS];",
+            *each_pair(
+                [
+                    "lane[p] = own_lane(p), here[p] = owns(p, B);",
+                    "ends[p] = here[p] && lengths ? lengths[lane[p]] : T;",
+                ]
+            ),
         ]
         for k, _ in enumerate(self.graph.drives):
             lines.append(f"const two bias_{k} = unit < H ? wide(load(bias + {k} * H + unit)) : two();")
@@ -392,9 +406,7 @@ class _Forward(_Kernel):
         self.program = plan.forward
         self.rows = exchanged_rows(self.program, tiles)
         self.types |= {f"rows_{k}": "number*" for k in self.rows}
-
-    def depth(self, name: str) -> int:
-        return next(state.depth for state in self.graph.states if state.name == name)
+        self.types |= {f"{state_argument(state.name)}_final": "number*" for state in self.graph.states}
 
     def read_other(self, place: Place) -> str | None:
         if place.kind != "state":
@@ -434,6 +446,11 @@ class _Forward(_Kernel):
         for state in self.graph.states:
             at = self.at(state_argument(state.name), str(state.depth - 1))
             begin.append(f"last_{state.name}[p] = here[p] ? wide(load({at})) : two();")
+            for k in range(state.depth):
+                is_final, to = self.final(state.name, str(k))
+                begin.append(f"if ({is_final}) put({to}, wide(load({self.at(state_argument(state.name), str(k))})));")
+            is_final, to = self.final(state.name, f"t + {state.depth}")
+            end.append(f"if ({is_final}) put({to}, next_{state.name}[p]);")
             end.append(f"last_{state.name}[p] = next_{state.name}[p];")
         names = ", ".join(f"last_{s.name}[PAIRS], next_{s.name}[PAIRS]" for s in self.graph.states)
         return self.written(
@@ -473,9 +490,6 @@ class _Backward(_Kernel):
         self.types |= {f"argument_{k}": "number*" for k in sorted({n for n in plan.arguments if n is not None})}
         self.carried: set[tuple[str, int]] = set()
 
-    def depth(self, name: str) -> int:
-        return next(state.depth for state in self.graph.states if state.name == name)
-
     def read_other(self, place: Place) -> str | None:
         if place.kind in ("state", "next"):
             K = self.depth(place.name)
@@ -509,11 +523,10 @@ class _Backward(_Kernel):
                 return [f"if (here[p]) put({self.at(f'argument_{place.number}', 't')}, {kept});"]
         raise AssertionError(place)
 
-    def final(self, name: str, K: int, number: str) -> str:
-        """∂L of the final values for the lanes whose value of this number is one of them."""
-        late = f"({number} - ends[p])"
-        here = f"here[p] && {name}_final && {late} >= 0 && {late} < {K}"
-        return f"({here} ? wide(load({self.at(f'{name}_final', late)})) : two())"
+    def final_gradient(self, name: str, number: str) -> str:
+        """What arrives at value `number` of a state because it is a final one."""
+        here, at = self.final(name, number)
+        return f"({state_argument(name)}_final && {here} ? wide(load({at})) : two())"
 
     def source(self) -> Source:
         body = self.step()
@@ -522,8 +535,9 @@ class _Backward(_Kernel):
         for state in states:
             name, K = state_argument(state.name), state.depth
             first += [f"arriving_{state.name}_{d}[p] = two();" for d in range(K)]
-            arriving = f"arriving_{state.name}_0[p] + now_arriving_{state.name}[p] + {self.final(name, K, f't + {K}')}"
-            arrive.append(f"arrived_{state.name}[p] = alive[p] ? {arriving} : two();")
+            arriving = (f"arriving_{state.name}_0[p]", f"now_arriving_{state.name}[p]")
+            arriving += (self.final_gradient(state.name, f"t + {K}"),)
+            arrive.append(f"arrived_{state.name}[p] = alive[p] ? {' + '.join(arriving)} : two();")
             for d in range(1, K + 1):
                 parts = [f"arriving_{state.name}_{d}[p]"] if d < K else []
                 parts += [f"carry_{state.name}_{d}[p]"] if (state.name, d) in self.carried else []
@@ -531,15 +545,15 @@ class _Backward(_Kernel):
             for d in range(K):  # arriving_d now belongs to value number K - 1 - d
                 k = K - 1 - d
                 at = self.at(f"{name}_initial", str(k))
-                last.append(f"if (here[p]) put({at}, arriving_{state.name}_{d}[p] + {self.final(name, K, str(k))});")
+                last.append(
+                    f"if (here[p]) put({at}, arriving_{state.name}_{d}[p] + {self.final_gradient(state.name, str(k))});"
+                )
         carried = [f"arriving_{s.name}_{d}[PAIRS]" for s in states for d in range(s.depth)]
         now = [f"arrived_{s.name}[PAIRS]" for s in states] + [f"carry_{n}_{d}[PAIRS]" for n, d in sorted(self.carried)]
         at = f"sums + (blockIdx.y * {len(numbers)} + {{}}) * H + unit"
         return self.written(
             [
                 *self.opening(),
-                "whole ends[PAIRS];",
-                *each_pair(["ends[p] = here[p] && lengths ? lengths[lane[p]] : T;"]),
                 f"two {', '.join(carried)};",
                 *each_pair(first),
                 *(f"two total_{k};" for k in numbers),

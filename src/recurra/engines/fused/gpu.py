@@ -220,13 +220,16 @@ class Sequence(torch.autograd.Function):
             for k in exchanged_rows(made.forward, tiles)
         }
         arguments["means"] = _means(made.forward.means, T, B, tiles, x.device)
+        final = [torch.empty(first.shape, dtype=task.dtype, device=x.device) for first in initial if tiles.native]
+        if final:
+            arguments |= _named(graph, final, "_final")
         call(task, "forward", tiles, arguments)
 
         ctx.task, ctx.sizes, ctx.dtypes = task, (T, B, H), [tensor.dtype for tensor in tensors]
         ctx.save_for_backward(stored, W, b, U, tape, *units, *states)
         ctx.set_materialize_grads(False)
         sequences = [state[-T:] for state in (states if task.record else states[:1])]
-        return (*sequences, *(_final_values(state, T, task.lengths) for state in states))
+        return (*sequences, *(final or [_final_values(state, T, task.lengths) for state in states]))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:

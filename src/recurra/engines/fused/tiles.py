@@ -82,10 +82,12 @@ def lanes_at_once(tiles: Tiles, device: torch.device) -> int | None:
 
 
 def is_small(plan: Plan, B: int, H: int, itemsize: int, device: torch.device) -> bool:
-    """Whether weights stay on chip and one launch is enough, of the smallest programs in Triton: where these kernels are at their
-    best."""
+    """Whether weights stay on chip and one launch is enough, of the smallest programs unless in CUDA C++ in 16 bits: where these
+    kernels are faster than cuDNN's."""
     return all(
-        tiles.resident and (tiles.native or tiles.lanes <= LANES) and (lanes_at_once(tiles, device) or B) >= B
+        tiles.resident
+        and (tiles.lanes <= LANES or (tiles.native and itemsize == 2))
+        and (lanes_at_once(tiles, device) or B) >= B
         for tiles in choose_tiles(plan, B, H, itemsize, device)
     )
 
