@@ -79,16 +79,15 @@ def test_tags(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_run_that_stopped_goes_on_to_the_same_bytes(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(train("classify", "words.csv", out="whole")) == 0
-    update = Trainer.update
+    advance = Trainer.advance
 
-    def stop(self: Trainer, batch: object) -> object:
-        event = update(self, batch)
-        if event.step == 7:
+    def stop(self: Trainer, batch: object) -> None:
+        advance(self, batch)
+        if self.step == 7:
             signal.raise_signal(signal.SIGINT)
-        return event
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "update", stop)
+        patch.setattr(Trainer, "advance", stop)
         assert run(train("classify", "words.csv")) == 0
     assert run(["train", "--resume", "run"]) == 0
     assert outcome(here / "run") == outcome(here / "whole")

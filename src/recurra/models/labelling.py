@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from recurra.cells.notation import Cell
+from recurra.data.transfer import send
 from recurra.errors import OptionError, choose_from
 from recurra.layers.bidirectional import to_front
 from recurra.layers.dropout import VariationalDropout
@@ -96,13 +97,15 @@ class Labeller(nn.Module, ABC):
         """The last layer's output at each step, the first step of each sequence first; and how many steps there are."""
         choose_from("padding", padding, ("end", "start"))
         B, T = inputs.shape[:2]
-        known = torch.as_tensor([T] * B if lengths is None else lengths, device=inputs.device)
+        known = torch.as_tensor([T] * B if lengths is None else lengths)
+        here = send(known, inputs.device)
         x = self.embed(inputs).transpose(0, 1)
-        x = to_front(x, known) if padding == "start" else x
-        x = torch.where(within(T, known), x, 0)
+        x = to_front(x, here) if padding == "start" else x
+        x = torch.where(within(T, here), x, 0)
         if self.training and self.embedding is None and (self.noise or self.shift):
             x = x + self.noise * torch.randn_like(x) + self.shift * torch.randn_like(x[:1])
         x = self.input_dropout(x)
         if self.front is not None:
             x, known = self.front(x, known)
-        return self.recurrent(x.transpose(0, 1), lengths=known).outputs, known
+        outputs = self.recurrent(x.transpose(0, 1), lengths=known).outputs
+        return outputs, send(known, inputs.device)
