@@ -26,6 +26,8 @@ from recurra.recipes.base import (
     Recipe,
     check_shares,
     forecast_examples,
+    unused,
+    unused_data,
 )
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.training.closed_form import ClosedForm
@@ -109,6 +111,14 @@ class ReservoirRecipe(Recipe):
         if self.dtype != "float64":
             raise OptionError(f"dtype={self.dtype}: a readout that is solved for needs float64. Leave dtype out.")
 
+    def unused(self) -> dict[str, str]:
+        found = super().unused() | unused_data(self.data.path, ("columns",), ("task", "length"))
+        if self.data.path is not None or self.data.task != "narma":
+            found["model.feedback"] = "a forecast always reads the output of the step before"
+        else:
+            found |= unused("training", ("horizon", "starts"), "they are of forecasts, and narma is none")
+        return found
+
 
 @dataclass(frozen=True, eq=False)
 class Parts:
@@ -150,10 +160,11 @@ def check_parts(parts: Parts, about: str, settings: Solving) -> None:
             f"{about}: {T:,} steps leave {valid:,} to learn from, fewer than {needed:,} (training.washout and two more). "
             "Give a longer series, smaller data.valid and data.test, or a shorter training.washout."
         )
+    horizon = settings.horizon if parts.inputs is None else 1
     for part, size in (("valid", test - valid), ("test", T - test)):
-        if size <= settings.horizon and (part == "valid" or size):
+        if size <= horizon and (part == "valid" or size):
             raise DataError(
-                f"{about}: data.{part} is {size:,} of {T:,} steps, too few to judge forecasts of {settings.horizon}. "
+                f"{about}: data.{part} is {size:,} of {T:,} steps, too few to judge forecasts of {horizon}. "
                 "Give a longer series, a larger share or a shorter training.horizon."
             )
     for name, column in zip(parts.names, parts.outputs[:valid].T, strict=True):

@@ -106,6 +106,14 @@ class TranslateRecipe(Recipe):
         if self.model.copy_unknown and (self.data.tokens != "word" or self.model.context != "attention"):
             raise OptionError("model.copy_unknown needs data.tokens=word and model.context=attention.")
 
+    def unused(self) -> dict[str, str]:
+        found = super().unused()
+        if self.model.context != "attention":
+            found["model.attention"] = f"there is none, for model.context={self.model.context}"
+        if self.data.task is None:
+            found["data.count"] = "it is for pairs that are made up, and no data.task is given"
+        return found
+
 
 class Translate(Experiment[Translator]):
     """An encoder and a decoder on pairs. With the vocabularies of a run folder, the pairs are not needed to translate."""
