@@ -67,6 +67,20 @@ def test_predict_needs_no_labels(here: Path, capsys: pytest.CaptureFixture[str])
         assert len(capsys.readouterr().out.splitlines()) == count
 
 
+def test_predict_answers_every_line_of_a_text(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(train("classify", "words.csv")) == 0
+    (here / "new.txt").write_text("aba\n\n \nab\n\n")
+    (here / "same.txt").write_text("ab\naba\n")
+    capsys.readouterr()
+    assert run(["predict", "run", "new.txt"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5
+    assert all(len(line.split("\t")) == 2 for line in lines)
+    assert lines[1] == lines[4]
+    assert run(["predict", "run", "same.txt"]) == 0
+    assert capsys.readouterr().out.splitlines() == [lines[3], lines[0]]
+
+
 def test_tags(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(train("tag", "tags.conll")) == 0
     (here / "new.conll").write_text("x\ny\n\nz\n")
