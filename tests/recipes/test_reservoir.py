@@ -109,6 +109,16 @@ class TestTasks:
         list(trainer.events())
         assert trainer.best < math.log10(0.8)
 
+    @pytest.mark.parametrize("feedback", ["false", "true"])
+    @pytest.mark.parametrize("washout", [0, 1])
+    def test_narma_without_a_washout(self, washout: int, feedback: str) -> None:
+        made = experiment("data.task=narma", f"training.washout={washout}", f"model.feedback={feedback}")
+        trainer = made.trainer()
+        list(trainer.events())
+        assert math.isfinite(trainer.best)
+        assert trainer.lesson.ridge.rows == 1200 - max(washout, feedback == "true")
+        assert made.judge(trainer.model, Question()).scores["reservoir-60"]["nrmse"] < 1.0
+
     def test_the_seed_draws_series_and_weights(self) -> None:
         one, same, other = (experiment(f"seed={seed}").trainer() for seed in (1, 1, 2))
         assert torch.equal(one.lesson.y, same.lesson.y)

@@ -272,13 +272,17 @@ class Reservoir(Experiment[EchoState]):
             model, values, begin, washout=settings.washout, horizon=settings.horizon, starts=settings.starts
         )
 
+    @property
+    def _read_before(self) -> int:
+        """How many known steps are read before the network goes on alone: two make the first step that is fed."""
+        return max(2, int(self.recipe.training.washout))
+
     @torch.no_grad()
     def _imitate(self, model: EchoState, begin: int, end: int) -> tuple[float, int]:
         """The error of a driven series over a part, and its steps; fed back is what the network itself says."""
         parts = self.parts
         assert parts.inputs is not None
-        first = max(0, begin - self.recipe.training.washout)
-        states, last = model.warm_up(*parts.cut(first, begin))
+        states, last = model.warm_up(*parts.cut(max(0, begin - self._read_before), begin))
         inputs, true = parts.inputs[None, begin:end], parts.outputs[begin:end]
         if model.feedback:
             said = model.run_free(end - begin, states, last, inputs)
@@ -339,12 +343,12 @@ class Reservoir(Experiment[EchoState]):
             )
         known = self.parts.outputs if path is None else self.read_other(path)
         washout = self.recipe.training.washout
-        if len(known) < max(2, washout):
+        if len(known) < self._read_before:
             raise DataError(
                 f"{path or self.recipe.data.path}: {len(known):,} steps are known, fewer than the washout of {washout:,}. "
                 "Give a longer series."
             )
-        said = model.run_free(steps, *model.warm_up(known[None, -max(2, washout) :]))
+        said = model.run_free(steps, *model.warm_up(known[None, -self._read_before :]))
         return Outlook(tuple(self.vocabulary["columns"]), known, said[0].cpu())
 
     def examples(self, model: EchoState) -> Examples | None:
