@@ -50,8 +50,8 @@ class Batch:
         return self.targets.numel() if self.lengths is None else int(self.lengths.sum())
 
     def to(self, device: torch.device) -> Self:
-        """On a device, without waiting for it. `lengths` stay: layers check them, and reading them there would wait."""
-        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "lengths"}
+        """On a device, without waiting for it. Lengths stay: layers check them, and reading them there would wait."""
+        values = {each.name: getattr(self, each.name) for each in fields(self) if not each.name.endswith("lengths")}
         sent: dict[str, Any] = {
             name: send(value, device) for name, value in values.items() if isinstance(value, Tensor)
         }
