@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from recurra import Recurrent
+from recurra.analysis import fixed_points
 from recurra.analysis.fields import settle
 from recurra.analysis.fixed_points import FixedPoints, find_fixed_points
-from recurra.analysis.jacobians import StepMap
+from recurra.analysis.jacobians import Step, StepMap
 from recurra.errors import ShapeError
 from tests.analysis.dynamics import elman_with, van_der_pol, without_input
 
@@ -117,6 +118,54 @@ def test_the_full_state_of_an_lstm_is_searched() -> None:
     _, after = layer.step(torch.zeros(len(states), 2, dtype=torch.float64), F.unpack(states))
     torch.testing.assert_close(F.pack(after).detach(), states, rtol=0, atol=1e-12)
     assert found.completeness.startswith("not refuted")
+
+
+def test_a_part_that_is_eliminated_by_hand_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(2)
+    layer = Recurrent("lstm", 2, 6, engine="eager").double()
+    with torch.no_grad():
+        layer.stack[0][0].U *= 3.0
+    F = StepMap(layer)
+    found = search(F, starts=64)
+    monkeypatch.setattr(StepMap, "local", None)
+    whole = search(F, starts=64)
+    assert str(found) == str(whole)
+    assert len(found.points) > 1
+    for one, other in zip(found.points, whole.points, strict=True):
+        torch.testing.assert_close(one.state, other.state, rtol=0, atol=1e-10)
+        assert one.starts == other.starts
+
+
+def test_few_jacobians_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, F = elman_with(2 * torch.eye(3, dtype=torch.float64))
+    sizes: list[int] = []
+    step = StepMap.step
+
+    def noted(self: StepMap, s: torch.Tensor, x: torch.Tensor) -> Step:
+        sizes.append(len(s))
+        return step(self, s, x)
+
+    monkeypatch.setattr(StepMap, "step", noted)
+    usual = search(F)
+    monkeypatch.setattr(fixed_points, "NUMBERS", 9 * 50)
+    assert max(sizes) == 1024
+    sizes.clear()
+    assert str(search(F)) == str(usual)
+    assert max(sizes) == 50
+
+
+def test_a_polish_that_does_not_help_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, F = elman_with(2 * torch.eye(3, dtype=torch.float64))
+    tried: list[int] = []
+    newton = fixed_points._Search._newton
+
+    def noted(self: fixed_points._Search, s: torch.Tensor) -> torch.Tensor:
+        tried.append(len(s))
+        return newton(self, s)
+
+    monkeypatch.setattr(fixed_points._Search, "_newton", noted)
+    found = search(F, starts=500)
+    assert sum(tried) < 2 * found.starts
 
 
 def test_a_network_that_has_diverged_gets_a_sentence() -> None:

@@ -66,3 +66,22 @@ def test_visited_states_are_those_of_the_layer() -> None:
 def test_two_directions_are_refused() -> None:
     with pytest.raises(OptionError, match="bidirectional"):
         StepMap(Recurrent("gru", 2, 3, bidirectional=True))
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("name", [*CATALOGUE, "skip(d=3)", odd], ids=str)
+def test_the_part_that_units_read_for_themselves(name, layers: int) -> None:
+    F = StepMap(made(name, layers, False))
+    if F.local is None:
+        return
+    J = F.step(torch.randn(3, F.size, dtype=torch.float64), torch.randn(3, 3, dtype=torch.float64)).state
+    blocks = J[..., F.local].unflatten(1, (-1, F.hidden_size))
+    torch.testing.assert_close(blocks, blocks * torch.eye(F.hidden_size), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "local"),
+    [("lstm", 1, slice(5, 10)), ("lstm", 2, slice(15, 20)), ("lstm_peephole", 1, slice(5, 10)), ("gru", 1, None)],
+)
+def test_where_that_part_stands(name: str, layers: int, local: slice | None) -> None:
+    assert StepMap(made(name, layers, False)).local == local

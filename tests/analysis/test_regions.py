@@ -200,6 +200,39 @@ class TestCounting:
         assert len(regions_on_line(network, 0, 1.5)) == 2
         assert len(regions_on_line(network, 1.2, 1.8)) == 1
 
+    @pytest.mark.parametrize("size", [1e-15, 1e-9, 1e-3, 1e9, 1e15])
+    @pytest.mark.parametrize("point", [0.0, 3.0, 1e4])
+    def test_the_size_of_coordinates_and_where_they_begin_do_not_matter(self, size: float, point: float) -> None:
+        def moved(network: Rectifier, sizes: list[float]) -> Rectifier:
+            """The network on coordinates that are so much larger, with its origin at `point` of them."""
+            (W, b), *above = network.hidden
+            return Rectifier(((W / sizes, b - W.sum(1) * point), *above), network.output)
+
+        line, plane = random_network(1, [8, 8], 0), random_network(2, [6, 6], 0)
+        expected, found = regions_on_line(line), regions_on_line(moved(line, [size]))
+        assert (len(found), found.pieces) == (len(expected), expected.pieces)
+        np.testing.assert_allclose(found.breaks / size, expected.breaks + point, rtol=1e-7)
+        np.testing.assert_allclose(found.slopes * size, expected.slopes, rtol=1e-7)
+        part = regions_on_line(moved(line, [size]), (point - 1) * size, (point + 1) * size)
+        assert len(part) == len(regions_on_line(line, -1, 1))
+        for sizes in ([size, size], [size, 1.0], [size, 1 / size]):
+            assert len(regions_on_plane(moved(plane, sizes))) == len(regions_on_plane(plane))
+        low, high = [(point - 2) * size] * 2, [(point + 2) * size] * 2
+        window = regions_on_plane(moved(plane, [size, size]), low, high)
+        assert len(window) == len(regions_on_plane(plane, (-2, -2), (2, 2)))
+        assert sum(area(each / size) for each in window.polygons) == pytest.approx(16, rel=1e-6)
+
+    def test_lines_that_meet_far_away(self) -> None:
+        W, b = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), np.array([-1e9, -2e9, -3e9])
+        network = Rectifier(((W, b),), (np.ones((1, 3)), np.zeros(1)))
+        assert len(regions_on_plane(network)) == 6
+        other = Rectifier(((W, b - [0, 0, 1.0]),), network.output)
+        assert len(regions_on_plane(other)) == 7
+
+    def test_directions_of_very_different_length(self) -> None:
+        along = random_network(2, [6, 6], 0).along((0, 0), (1e12, 0), (0, 1e-12))
+        assert len(regions_on_plane(along)) == len(regions_on_plane(random_network(2, [6, 6], 0)))
+
     def test_what_cannot_be_counted(self) -> None:
         with pytest.raises(ShapeError, match="the network reads 3"):
             regions_on_plane(random_network(3, [2], 0))

@@ -243,10 +243,10 @@ def test_outside_of_a_cell(call):
 def test_a_file_that_cannot_be_run(tmp_path):
     path = tmp_path / "own.py"
     path.write_text("from recurra import *\n\nvalue = 1 / 0\n")
-    with pytest.raises(CellError, match=rf"{path}:3: the file cannot be run: ZeroDivisionError"):
+    with pytest.raises(OptionError, match=rf"{path}:3: the file cannot be run: ZeroDivisionError"):
         find_cell(f"{path}:f")
     path.write_text("from recurra import *\n\ndef f(:\n")
-    with pytest.raises(CellError, match=rf"{path}:3: the file cannot be run: SyntaxError"):
+    with pytest.raises(OptionError, match=rf"{path}:3: the file cannot be run: SyntaxError"):
         find_cell(f"{path}:f")
     path.write_text("from recurra import *\n\n@cell\ndef mine(x, U, h):\n    return h.sum()\n")
     with pytest.raises(CellError, match=rf"{path}:5: .*`\.sum` is not elementwise"):

@@ -11,7 +11,7 @@ import pytest
 
 from recurra.cli.main import run
 from recurra.data.batches import Batch
-from recurra.training.loop import Step, Trainer
+from recurra.training.loop import Trainer
 from tests.cli import test_train
 from tests.cli.test_train import outcome, start, train
 
@@ -79,16 +79,15 @@ class TestDamaged:
 
     def stop(self, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
         """Train until Ctrl-C in a step."""
-        update = Trainer.update
+        advance = Trainer.advance
 
-        def stopped(self: Trainer, batch: Batch) -> Step:
-            event = update(self, batch)
-            if event.step == step:
+        def stopped(self: Trainer, batch: Batch) -> None:
+            advance(self, batch)
+            if self.step == step:
                 signal.raise_signal(signal.SIGINT)
-            return event
 
         with monkeypatch.context() as patch:
-            patch.setattr(Trainer, "update", stopped)
+            patch.setattr(Trainer, "advance", stopped)
             assert run(train(steps=20)) == 0
 
     @pytest.mark.parametrize("step", [14, 12], ids=["between", "at the best"])

@@ -67,6 +67,20 @@ def test_predict_needs_no_labels(here: Path, capsys: pytest.CaptureFixture[str])
         assert len(capsys.readouterr().out.splitlines()) == count
 
 
+def test_predict_answers_every_line_of_a_text(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(train("classify", "words.csv")) == 0
+    (here / "new.txt").write_text("aba\n\n \nab\n\n")
+    (here / "same.txt").write_text("ab\naba\n")
+    capsys.readouterr()
+    assert run(["predict", "run", "new.txt"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5
+    assert all(len(line.split("\t")) == 2 for line in lines)
+    assert lines[1] == lines[4]
+    assert run(["predict", "run", "same.txt"]) == 0
+    assert capsys.readouterr().out.splitlines() == [lines[3], lines[0]]
+
+
 def test_tags(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(train("tag", "tags.conll")) == 0
     (here / "new.conll").write_text("x\ny\n\nz\n")
@@ -79,16 +93,15 @@ def test_tags(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_run_that_stopped_goes_on_to_the_same_bytes(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(train("classify", "words.csv", out="whole")) == 0
-    update = Trainer.update
+    advance = Trainer.advance
 
-    def stop(self: Trainer, batch: object) -> object:
-        event = update(self, batch)
-        if event.step == 7:
+    def stop(self: Trainer, batch: object) -> None:
+        advance(self, batch)
+        if self.step == 7:
             signal.raise_signal(signal.SIGINT)
-        return event
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "update", stop)
+        patch.setattr(Trainer, "advance", stop)
         assert run(train("classify", "words.csv")) == 0
     assert run(["train", "--resume", "run"]) == 0
     assert outcome(here / "run") == outcome(here / "whole")

@@ -11,7 +11,7 @@ from recurra.cli.main import run
 from recurra.recipes.catalogue import open_run
 from tests.cli.test_train import files, refused
 
-FAST = ["training.steps=20", "training.warmup=2", "model.hidden_size=6", "data.count=60"]
+FAST = ["training.steps=20", "training.warmup=2", "model.hidden_size=6"]
 
 
 @pytest.fixture
@@ -21,7 +21,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def train(*settings: str, out: str = "run") -> None:
-    assert run(["train", "feedforward", *FAST, *settings, "--out", out]) == 0
+    made_up = [] if any(each.startswith("data.path=") for each in settings) else ["data.count=60"]
+    assert run(["train", "feedforward", *FAST, *made_up, *settings, "--out", out]) == 0
 
 
 def test_a_trained_run_on_its_plane(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,7 +46,7 @@ def test_a_trained_run_on_its_plane(here: Path, capsys: pytest.CaptureFixture[st
 
 def test_a_picture_without_the_data(here: Path) -> None:
     (here / "t.csv").write_text("a,b,label\n" + "".join(f"{k},{k * k % 7},{k % 2}\n" for k in range(40)))
-    train("data.path=t.csv", "data.count=2000")
+    train("data.path=t.csv")
     (here / "t.csv").unlink()
     assert run(["regions", "run", "--plot", "cells"]) == 0
     assert (here / "cells-dark.svg").exists()
@@ -53,7 +54,7 @@ def test_a_picture_without_the_data(here: Path) -> None:
 
 def test_a_line_through_a_space_of_three_inputs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "t.csv").write_text("a,b,c,label\n" + "".join(f"{k},{k * k % 7},{k % 5},{k % 2}\n" for k in range(40)))
-    train("data.path=t.csv", "data.count=2000")
+    train("data.path=t.csv")
     capsys.readouterr()
     assert run(["regions", "run", "--line", "0,0,0 9,5,3", "--json"]) == 0
     line = json.loads(capsys.readouterr().out)["line"]

@@ -245,16 +245,15 @@ class TestStopped:
         self, here: Path, monkeypatch: pytest.MonkeyPatch, step: int
     ) -> None:
         assert run(train(out="whole")) == 0
-        update = Trainer.update
+        advance = Trainer.advance
 
-        def stop(self: Trainer, batch: object) -> object:
-            event = update(self, batch)
-            if event.step == step:
+        def stop(self: Trainer, batch: object) -> None:
+            advance(self, batch)
+            if self.step == step:
                 signal.raise_signal(signal.SIGINT)
-            return event
 
         with monkeypatch.context() as patch:
-            patch.setattr(Trainer, "update", stop)
+            patch.setattr(Trainer, "advance", stop)
             assert run(train()) == 0
         assert run(["train", "--resume", "run"]) == 0
         assert outcome(here / "run") == outcome(here / "whole")
@@ -268,7 +267,7 @@ class TestStopped:
     def test_a_run_that_fails_says_so_with_exit_code_1(
         self, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setattr(Trainer, "_share", lambda self, total: total * math.nan)
+        monkeypatch.setattr("recurra.training.loop.clip_gradients", lambda *how: torch.tensor(math.nan))
         assert run([*train(), "--json"]) == 1
         out, err = capsys.readouterr()
         result = json.loads(out)

@@ -38,6 +38,12 @@ def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
+def typed(text: str | bytes, errors: str = "strict") -> io.TextIOWrapper:
+    """Standard input with something in it."""
+    data = text if isinstance(text, bytes) else text.encode()
+    return io.TextIOWrapper(io.BytesIO(data), "utf-8", errors=errors)
+
+
 def say(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     capsys.readouterr()
     assert run(["translate", "run", *arguments]) == 0
@@ -57,9 +63,9 @@ def test_lines_of_standard_input(
 ) -> None:
     texts = ["1+2", "345+678", "90+1"]
     expected = "".join(say(capsys, text) for text in texts)
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(texts)))
+    monkeypatch.setattr(sys, "stdin", typed("\n".join(texts)))
     assert say(capsys) == expected
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(texts) + "\n"))
+    monkeypatch.setattr(sys, "stdin", typed("\n".join(texts) + "\n"))
     rows = json.loads(say(capsys, "--json"))["texts"]
     assert [row["source"] for row in rows] == texts
     assert "".join(row["translations"][0]["text"] + "\n" for row in rows) == expected
@@ -127,14 +133,15 @@ class TestRefused:
     def test_an_empty_line_by_its_number(
         self, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sys, "stdin", io.StringIO("1+2\n3+4\n\n5+6\n"))
+        monkeypatch.setattr(sys, "stdin", typed("1+2\n3+4\n\n5+6\n"))
         assert "line 3: the source is empty" in refused(["translate", "run", "--json"], capsys)
 
+    @pytest.mark.parametrize("errors", ["strict", "surrogateescape"], ids=["usual", "locale C"])
     def test_lines_that_are_not_utf_8(
-        self, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+        self, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, errors: str
     ) -> None:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1+2\n\xff+4\n"), "utf-8"))
-        assert "not UTF-8" in refused(["translate", "run", "--json"], capsys)
+        monkeypatch.setattr(sys, "stdin", typed(b"1+2\n\xff+4\n", errors))
+        assert "standard input, line 2: byte 0xff is not UTF-8" in refused(["translate", "run", "--json"], capsys)
 
     def test_runs_that_learned_something_else(
         self, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

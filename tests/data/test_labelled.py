@@ -61,7 +61,8 @@ class TestTables:
         how = How(text="review", label="stars", labelled=False)
         assert read_labelled(write(tmp_path, "a.csv", "n,review\n1,good\n"), how).labels is None
         assert read_labelled(write(tmp_path, "a.csv", "stars,review\n1,good\n"), how).labels == ["1"]
-        assert read_labelled(write(tmp_path, "a.txt", "good\n\nbad\n"), how).sequences == ["good", "bad"]
+        assert read_labelled(write(tmp_path, "a.txt", "good\n\nbad\n"), how).sequences == ["good", "", "bad"]
+        assert read_labelled(write(tmp_path, "a.txt", "a\u2028b\x0cc\n "), how).sequences == ["a\u2028b\x0cc", " "]
 
 
 class TestTags:

@@ -58,7 +58,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read"):
         read_series(tmp_path / "none.csv")
     (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe1\x00")
-    with pytest.raises(DataError, match="not text in UTF-8"):
+    with pytest.raises(DataError, match="is not UTF-8"):
         read_series(tmp_path / "bytes.csv")
 
 

@@ -149,7 +149,7 @@ class TestClassify:
 
     def test_without_validation_the_last_model_is_kept(self, here: Path) -> None:
         write_texts(here / "a.csv")
-        experiment = make("classify", "data.path=a.csv", "data.valid=0", "training.validate_every=7")
+        experiment = make("classify", "data.path=a.csv", "data.valid=0")
         trainer, validated = train(experiment)
         assert len(validated) == 1
         assert trainer.best == validated[0]

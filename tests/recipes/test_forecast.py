@@ -54,7 +54,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def experiment(*extra: str) -> Forecast:
-    made = begin(override(find_recipe("forecast"), ["data.length=400", *SMALL, *extra]))
+    made_up = [] if any(each.startswith("data.path=") for each in extra) else ["data.length=400"]
+    made = begin(override(find_recipe("forecast"), [*made_up, *SMALL, *extra]))
     assert isinstance(made, Forecast)
     return made
 

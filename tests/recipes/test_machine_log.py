@@ -105,19 +105,14 @@ def scores(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str
     return found
 
 
-QUICK = [
-    "data.cases=240",
-    "data.length=40",
-    "training.steps=150",
-    "training.learning_rate=0.01",
-    "training.batch_size=16",
-]
+MADE = ["data.cases=240", "data.length=40"]
+QUICK = ["training.steps=150", "training.learning_rate=0.01", "training.batch_size=16"]
 QUICK += ["training.validate_every=50", "training.warmup=10", "training.average=none", "model.hidden_size=32"]
 
 
 @pytest.mark.usefixtures("here")
 def test_from_the_machine_to_its_noise(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["train", "washing-machine-log", *QUICK, "--out", "run"]) == 0
+    assert run(["train", "washing-machine-log", *MADE, *QUICK, "--out", "run"]) == 0
     found = scores(["evaluate", "run"], capsys)
     assert found["gru-32"]["next state"] > 0.95
     assert found["gru-32"]["noise flagged"] > 0.6

@@ -27,6 +27,8 @@ SMALL = [
     "training.horizon=20",
     "training.starts=20",
 ]
+NARMA = SMALL[:-2]
+OF_A_FILE = SMALL[1:]
 
 
 @pytest.fixture
@@ -41,7 +43,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def experiment(*extra: str) -> Reservoir:
-    made = begin(override(find_recipe("reservoir"), [*SMALL, *extra]))
+    small = SMALL if "data.task=narma" not in extra else NARMA
+    made = begin(override(find_recipe("reservoir"), [*small, *extra]))
     assert isinstance(made, Reservoir)
     return made
 
@@ -106,6 +109,16 @@ class TestTasks:
         list(trainer.events())
         assert trainer.best < math.log10(0.8)
 
+    @pytest.mark.parametrize("feedback", ["false", "true"])
+    @pytest.mark.parametrize("washout", [0, 1])
+    def test_narma_without_a_washout(self, washout: int, feedback: str) -> None:
+        made = experiment("data.task=narma", f"training.washout={washout}", f"model.feedback={feedback}")
+        trainer = made.trainer()
+        list(trainer.events())
+        assert math.isfinite(trainer.best)
+        assert trainer.lesson.ridge.rows == 1200 - max(washout, feedback == "true")
+        assert made.judge(trainer.model, Question()).scores["reservoir-60"]["nrmse"] < 1.0
+
     def test_the_seed_draws_series_and_weights(self) -> None:
         one, same, other = (experiment(f"seed={seed}").trainer() for seed in (1, 1, 2))
         assert torch.equal(one.lesson.y, same.lesson.y)
@@ -118,7 +131,7 @@ class TestCommandLine:
     FILE = ("data.path=series.csv", "data.columns=left,right", "data.valid=0.2", "data.test=0.2")
 
     def train(self, *extra: str, out: str = "run") -> list[str]:
-        return ["train", "reservoir", *SMALL, *self.FILE, *extra, "--out", out]
+        return ["train", "reservoir", *OF_A_FILE, *self.FILE, *extra, "--out", out]
 
     def test_a_file_from_end_to_end(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(self.train()) == 0
@@ -191,7 +204,7 @@ class TestRefusals:
         self, here: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
     ) -> None:
         (here / "bad.csv").write_text(text)
-        line = refused(["train", "reservoir", *SMALL, "data.path=bad.csv", "--out", "run"], capsys)
+        line = refused(["train", "reservoir", *OF_A_FILE, "data.path=bad.csv", "--out", "run"], capsys)
         assert said in line
         assert not (here / "run").exists()
 
@@ -214,7 +227,7 @@ class TestRefusals:
         assert not (here / "run").exists()
 
     def test_what_a_run_cannot_do(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(["train", "reservoir", *SMALL, "data.task=narma", "--out", "run"]) == 0
+        assert run(["train", "reservoir", *NARMA, "data.task=narma", "--out", "run"]) == 0
         assert "nothing to forecast" in refused(["forecast", "run"], capsys)
         assert "no language model" in refused(["sample", "run"], capsys)
         assert "--window" in refused(["evaluate", "run", "--window", "3"], capsys)

@@ -46,7 +46,7 @@ RECIPES: dict[str, list[str]] = {
     "dates": [*LEARN, *TINY, "data.count=60"],
     "addition": [*LEARN, *TINY, "data.count=60"],
     "classify": [*LEARN, *TINY, "data.path=labelled.csv"],
-    "pixels": [*LEARN, *TINY, "data.path=images.npz"],
+    "pixels": [*LEARN, "model.hidden_size=4", "data.path=images.npz"],
     "tag": [*LEARN, *TINY, "data.path=tagged.txt"],
     "events": [*LEARN, *TINY, "data.path=log.csv"],
     "long-memory": [*LEARN, "model.hidden_size=4", "data.length=8"],

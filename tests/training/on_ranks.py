@@ -14,21 +14,20 @@ import torch.distributed as dist
 
 from recurra.cli.main import run
 from recurra.data.batches import Batch
-from recurra.training.loop import Step, Trainer
+from recurra.training.loop import Trainer
 
-UPDATE = Trainer.update
+ADVANCE = Trainer.advance
 
 
 def stop_at(stop: list[int] | None) -> None:
     """Send this process a signal in a given step, if it is the rank that is meant."""
 
-    def update(self: Trainer, batch: Batch) -> Step:
-        event = UPDATE(self, batch)
-        if stop == [self.ranks.rank, event.step]:
+    def advance(self: Trainer, batch: Batch) -> None:
+        ADVANCE(self, batch)
+        if stop == [self.ranks.rank, self.step]:
             signal.raise_signal(signal.SIGINT)
-        return event
 
-    Trainer.update = update
+    Trainer.advance = advance
 
 
 if __name__ == "__main__":

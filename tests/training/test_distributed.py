@@ -17,7 +17,7 @@ from torch import nn
 
 from recurra.cli.main import run
 from recurra.training.distributed import Ranks, join
-from tests.training.on_ranks import UPDATE, Trainer, stop_at
+from tests.training.on_ranks import ADVANCE, Trainer, stop_at
 
 STEPS = 50
 NEAR = 1e-9
@@ -101,7 +101,7 @@ def run_on_two(place: Path, commands: list[dict[str, Any]]) -> None:
 def stopped_at(monkeypatch: pytest.MonkeyPatch, arguments: list[str], step: int) -> None:
     """The command on one rank, stopped by a signal in a step."""
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "update", UPDATE)
+        patch.setattr(Trainer, "advance", ADVANCE)
         stop_at([0, step])
         assert run(arguments) == 0
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from recurra.analysis.damped_step import damped_step
 from recurra.analysis.jacobians import StepMap
 from recurra.errors import OptionError, ShapeError
 from recurra.types import Float
@@ -23,6 +24,9 @@ SAME = 1e-6
 
 MOST = 256
 """How many different fixed points are described; beyond that they are a line or a plane of them."""
+
+NUMBERS = 2**23
+"""How many numbers the Jacobians hold that are worked on at a time: 64 MB."""
 
 Map = Callable[[Tensor], Tensor]
 MapWithSlope = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -191,7 +195,7 @@ def find_fixed_points(
     def value(s: Tensor) -> Tensor:
         return F(s, frozen)
 
-    solver = _Search(value, both, visited, iterations, tolerance, slow)
+    solver = _Search(value, both, visited, iterations, tolerance, slow, F.local)
     solver.go(first)
     for _ in range(4):  # between points that are known lie those that trajectories seldom pass
         before = len(solver.points)
@@ -295,9 +299,16 @@ class _Search:
     """All starts at once; what they end at is added to what is known."""
 
     def __init__(
-        self, value: Map, both: MapWithSlope, visited: Tensor, iterations: int, tolerance: float, slow: float
+        self,
+        value: Map,
+        both: MapWithSlope,
+        visited: Tensor,
+        iterations: int,
+        tolerance: float,
+        slow: float,
+        local: slice | None = None,
     ) -> None:
-        self.value, self.both = value, both
+        self.value, self.both, self.local = value, both, local
         self.iterations, self.tolerance, self.slow_speed = iterations, tolerance, slow
         self.points: list[FixedPoint] = []
         self.slow: list[SlowPoint] = []
@@ -308,7 +319,7 @@ class _Search:
     @torch.no_grad()
     def go(self, starts: Tensor) -> None:
         self.starts += len(starts)
-        ends = _levenberg_marquardt(self.value, self.both, starts, self.iterations)
+        ends = _levenberg_marquardt(self.value, self.both, starts, self.iterations, self.local)
         ends = ends[torch.isfinite(ends).all(1)]
         ends, residuals = self._polish(ends)
         scale = 1 + ends.abs().amax(1)
@@ -325,20 +336,26 @@ class _Search:
         if not len(s):
             return s, torch.empty(0, dtype=s.dtype)
         residual = (self.value(s) - s).abs().amax(1)
+        moving = torch.ones(len(s), dtype=torch.bool)
         for _ in range(6):
-            close = (residual < 1e-2) & (residual > 1e-15)
+            close = moving & (residual < 1e-2) & (residual > 1e-15)
             if not bool(close.any()):
                 break
             part = s[close]
-            after, J = self.both(part)
-            move, failed = torch.linalg.solve_ex(J - torch.eye(s.shape[1], dtype=s.dtype), part - after)
-            tried = torch.where((failed == 0)[:, None], part + move, part)
+            move = _by_pieces(self._newton, part)
+            tried = torch.where(torch.isfinite(move).all(1, keepdim=True), part + move, part)
             new = (self.value(tried) - tried).abs().amax(1)
             # Newton may leave for a point far away: only small moves are a polish
             better = (new < residual[close]) & (move.norm(dim=1) < 0.1 * (1 + part.norm(dim=1)))
             places = close.nonzero()[:, 0][better]
             s[places], residual[places] = tried[better], new[better]
+            moving[close] = better  # from where it stays, the same step would be tried again
         return s, residual
+
+    def _newton(self, s: Tensor) -> Tensor:
+        after, J = self.both(s)
+        move, failed = torch.linalg.solve_ex(J - torch.eye(s.shape[1], dtype=s.dtype), s - after)
+        return torch.where((failed == 0)[:, None], move, torch.nan)
 
     def _add_points(self, found: Tensor) -> None:
         for state, count in _merged(found):
@@ -391,25 +408,33 @@ def _merged(found: Tensor) -> list[tuple[Tensor, int]]:
     return kept
 
 
+def _by_pieces(move: Callable[..., Tensor], *rows: Tensor) -> Tensor:
+    """`move` of some rows at a time: only so many Jacobians are held at once."""
+    size = max(1, NUMBERS // rows[0].shape[1] ** 2)
+    return torch.cat([move(*piece) for piece in zip(*(each.split(size) for each in rows), strict=True)])
+
+
 @torch.no_grad()
-def _levenberg_marquardt(value: Map, both: MapWithSlope, s: Tensor, iterations: int) -> Tensor:
+def _levenberg_marquardt(
+    value: Map, both: MapWithSlope, s: Tensor, iterations: int, local: slice | None = None
+) -> Tensor:
     """Minimise ½‖F(s) − s‖² from every row; rows that have arrived, or move no more, take no further part."""
     s = s.clone()
-    N, S = s.shape
+    N = len(s)
     damping = torch.full((N,), 1e-2, dtype=s.dtype)
     stalled = torch.zeros(N, dtype=torch.int64)
     active = torch.arange(N)
-    eye = torch.eye(S, dtype=s.dtype)
+
+    def move(part: Tensor, weight: Tensor) -> Tensor:
+        after, A = both(part)
+        A.diagonal(dim1=1, dim2=2).sub_(1)
+        return damped_step(A, after - part, weight, local)
+
     for _ in range(iterations):
         part = s[active]
-        after, J = both(part)
-        G, A = after - part, J - eye
-        q = G.square().sum(1)
-        normal = A.mT @ A
-        scale = normal.diagonal(dim1=1, dim2=2).mean(1).clamp(min=1e-12)
-        factor, failed = torch.linalg.cholesky_ex(normal + (damping[active] * scale)[:, None, None] * eye)
-        move = -torch.cholesky_solve((A.mT @ G[..., None]), factor)[..., 0]
-        tried = torch.where((failed == 0)[:, None] & torch.isfinite(move), part + move, part)
+        q = (value(part) - part).square().sum(1)
+        moved = _by_pieces(move, part, damping[active])
+        tried = torch.where(torch.isfinite(moved), part + moved, part)
         new_q = (value(tried) - tried).square().sum(1)
         better = new_q < q
         s[active[better]] = tried[better]

@@ -290,7 +290,7 @@ class StepMap:
                     of_state[:, place + shift, place + H + shift] = 1
                 direct = self._own(layer, slopes[update], own, start)
                 through = self._drives(layer, slopes[update], own)
-                of_state[:, rows] = direct + through @ read_state
+                of_state[:, rows] = direct + through @ read_state if k else direct  # x does not depend on the state
                 of_input[:, rows] = through @ read_input
                 if out_state is None:
                     out_state, out_input = of_state[:, rows], of_input[:, rows]
@@ -301,6 +301,22 @@ class StepMap:
             read_input = out_input + read_input if keep else out_input
             start += layer.size
         return Step(torch.cat(nexts, dim=-1), of_state, of_input)
+
+    @property
+    def local(self) -> slice | None:
+        """Where a part of the state stands that each unit of the next state reads from the same unit alone, as it does an
+        LSTM's c; `None` where there is no such part."""
+        layer = self.layers[-1]  # of other layers, the one above reads everything
+        zeros = torch.zeros(1, layer.size, dtype=self.dtype)
+        slopes = layer.slopes(layer.values(zeros, zeros.new_zeros(1, layer.W.shape[1])), zeros)
+        place = self.size
+        for state in reversed(layer.graph.states):
+            place -= state.depth * layer.H
+            leaf = make("state", name=state.name, delay=1)
+            read = [slopes[update][leaf] for update in layer.graph.updates if leaf in slopes[update]]
+            if state.depth == 1 and not any(slope.rows or slope.dense is not None for slope in read):
+                return slice(place, place + layer.H)
+        return None
 
     def _own(self, layer: _Layer, slopes: dict[Node, _Slope], like: Tensor, start: int) -> Float[Tensor, "N H S"]:
         """The part through the layer's own states."""

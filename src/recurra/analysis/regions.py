@@ -64,10 +64,33 @@ class Rectifier:
         start, axes = np.asarray(origin, dtype=np.float64), np.array(directions, dtype=np.float64)
         if start.shape != (self.inputs,) or axes.shape != (len(directions), self.inputs):
             raise ShapeError(f"origin and directions must be of {self.inputs} numbers each, as the network's input is.")
-        if np.linalg.matrix_rank(axes) < len(axes):
+        length = np.linalg.norm(axes, axis=1, keepdims=True)
+        if not length.all() or np.linalg.matrix_rank(axes / length) < len(axes):
             raise OptionError("the points must be different for a line, and not on one line for a plane.")
         (W, b), *above = (*self.hidden, self.output)
         first = (W @ axes.T, b + W @ start)
+        return Rectifier((first, *above[:-1]), above[-1], self.residual) if above else Rectifier((), first)
+
+    def frame(self) -> tuple[Array, Array]:
+        """Where the first layer's zeros are, as a point and a size for each input: (x − point) / size is about 1 around them."""
+        point, size = np.zeros(self.inputs), np.ones(self.inputs)
+        if not self.hidden:
+            return point, size
+        W, b = self.hidden[0]
+        weights = np.abs(W).max(0)
+        size = 1 / np.where(weights > 0, weights, 1.0)
+        point = size * np.linalg.lstsq(W * size, -b, rcond=None)[0]
+        away = np.abs(W @ point + b).max()
+        if (
+            away < 1e-9 * np.abs(b).max()
+        ):  # all zeros meet in that point: how far they are from 0 is the size that is left
+            away = np.abs(b).max()
+        return point, size * (away or 1.0)
+
+    def seen(self, point: Array, size: Array) -> Rectifier:
+        """The network as a function of (x − point) / size."""
+        (W, b), *above = (*self.hidden, self.output)
+        first = (W * size, b + W @ point)
         return Rectifier((first, *above[:-1]), above[-1], self.residual) if above else Rectifier((), first)
 
 
@@ -235,7 +258,19 @@ def regions_on_line(network: Rectifier, low: float = -math.inf, high: float = ma
         raise ShapeError(f"a line has one coordinate, but the network reads {network.inputs}. Use network.along(a, b).")
     if not low < high:
         raise OptionError(f"a line goes from low to high; got {low} and {high}.")
-    # of each interval: its ends, and the layer's outputs slope · s + height
+    point, size = network.frame()
+    if math.isfinite(low) and math.isfinite(high):
+        point, size = np.array([(low + high) / 2]), np.array([(high - low) / 2])
+    near = network.seen(point, size)
+    found = _walk(near, (low - point[0]) / size[0], (high - point[0]) / size[0])
+    V, c = near.output
+    slopes, heights = np.array([V @ each[2] for each in found]), np.array([V @ each[3] + c for each in found])
+    breaks = point + size * np.array([each[0] for each in found[1:]])
+    return LineRegions(breaks, slopes / size, heights - slopes * (point / size), 1 + _changes(slopes))
+
+
+def _walk(network: Rectifier, low: float, high: float) -> list[tuple[float, float, Array, Array]]:
+    """The intervals on which the last hidden layer is slope · s + height: their ends, and those functions."""
     found: list[tuple[float, float, Array, Array]] = [(low, high, np.ones(1), np.zeros(1))]
     for k, (W, b) in enumerate(network.hidden):
         cut = []
@@ -250,10 +285,7 @@ def regions_on_line(network: Rectifier, low: float = -math.inf, high: float = ma
         found = cut
         if len(found) > MOST:
             raise OptionError(f"the network has more than {MOST:,} regions on this line. Ask for a part of it.")
-    V, c = network.output
-    slopes, heights = np.array([V @ each[2] for each in found]), np.array([V @ each[3] + c for each in found])
-    breaks = np.array([each[0] for each in found[1:]])
-    return LineRegions(breaks, slopes, heights, 1 + _changes(slopes, heights))
+    return found
 
 
 def _apart(low: float, zeros: Array, high: float) -> list[float]:
@@ -276,11 +308,10 @@ def _between(start: float, end: float) -> float:
     return 0.5 * (start + end)
 
 
-def _changes(slopes: Array, heights: Array) -> int:
-    """How often neighbours have another affine function."""
-    functions = np.concatenate([slopes, heights], axis=1)
-    size = np.abs(functions).max(initial=0.0) or 1.0
-    return int((np.abs(np.diff(functions, axis=0)) > 1e-9 * size).any(1).sum())
+def _changes(slopes: Array) -> int:
+    """How often neighbours have another affine function: as they meet where they change, another slope."""
+    size = np.abs(slopes).max(initial=0.0) or 1.0
+    return int((np.abs(np.diff(slopes, axis=0)) > 1e-9 * size).any(1).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,15 +348,18 @@ def regions_on_plane(
     if low is None or high is None:
         origin, x, y = np.eye(3)[[2, 0, 1]]
         whole = [np.array([origin, a * x, b * y]) for a in (1, -1) for b in (1, -1)]
-        found = [region for cone in whole for region in _cut_all(network, cone)]
+        near = network.seen(*network.frame())
+        found = [region for cone in whole for region in _cut_all(near, cone)]
         return PlaneRegions(np.unique(np.array([pattern for _, pattern in found]), axis=0), ())
     (x0, y0), (x1, y1) = low, high
     if not (x0 < x1 and y0 < y1 and np.isfinite([x0, y0, x1, y1]).all()):
         raise OptionError(f"a window has a lower left and an upper right corner; got {list(low)} and {list(high)}.")
-    window = np.array([[x0, y0, 1], [x1, y0, 1], [x1, y1, 1], [x0, y1, 1]], dtype=np.float64)
-    found = list(_cut_all(network, window))
+    point, size = np.array([(x0 + x1) / 2, (y0 + y1) / 2]), np.array([(x1 - x0) / 2, (y1 - y0) / 2])
+    window = np.array([[-1, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1]], dtype=np.float64)
+    found = list(_cut_all(network.seen(point, size), window))
     return PlaneRegions(
-        np.array([pattern for _, pattern in found]), tuple(rays[:, :2] / rays[:, 2:] for rays, _ in found)
+        np.array([pattern for _, pattern in found]),
+        tuple(point + size * rays[:, :2] / rays[:, 2:] for rays, _ in found),
     )
 
 

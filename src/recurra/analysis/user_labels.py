@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 from recurra.analysis.source_labels import Labeller
-from recurra.errors import OptionError, nearest
+from recurra.cells.user_file import find_in_file
+from recurra.errors import OptionError
 
 
 def read_labeller(named: str) -> Labeller:
@@ -19,24 +19,11 @@ def read_labeller(named: str) -> Labeller:
     ```
     """
     file, _, name = named.rpartition(":")
-    path = Path(file).expanduser()
-    if not path.is_file():
-        raise OptionError(f"label {named!r}: there is no file {file!r} to read {name!r} from.")
-    spec = importlib.util.spec_from_file_location(f"recurra_labels_{path.stem}", path.resolve())
-    if spec is None or spec.loader is None:
-        raise OptionError(f"label {named!r}: {file!r} is not a Python file.")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise OptionError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
-    functions = {key: value for key, value in vars(module).items() if callable(value)}
-    if name not in functions:
-        raise OptionError(f"{file!r} has no function {name!r}.{nearest(name, functions)}")
+    function = find_in_file(Path(file), name, "function", callable)
 
     def label(text: str) -> dict[str, Any]:
         try:
-            return {name: functions[name](text)}
+            return {name: function(text)}
         except Exception as error:
             raise OptionError(f"{named} failed on a text of {len(text)} characters: {error!r}.") from error
 

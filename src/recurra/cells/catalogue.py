@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
-import sys
 from pathlib import Path
 
 from recurra.cells.antisymmetric import antisymmetric
@@ -30,7 +28,8 @@ from recurra.cells.notation import Cell
 from recurra.cells.orthogonal import orthogonal
 from recurra.cells.rotation import rotation
 from recurra.cells.skip import skip
-from recurra.errors import CellError, OptionError, nearest
+from recurra.cells.user_file import find_in_file
+from recurra.errors import OptionError, nearest
 
 CATALOGUE: dict[str, Cell] = {
     each.name: each
@@ -57,7 +56,7 @@ def find_cell(name: str) -> Cell:
     base, options = found["base"], found["options"]
     path, colon, inner = base.rpartition(":")
     if colon:
-        cell = _from_file(Path(path), inner)
+        cell: Cell = find_in_file(Path(path), inner, "cell", lambda value: isinstance(value, Cell))
     elif base in CATALOGUE:
         cell = CATALOGUE[base]
     else:
@@ -78,34 +77,3 @@ def _options(text: str, name: str) -> dict[str, object]:
         }
     except (SyntaxError, ValueError):
         raise OptionError(f"the options in {name!r} cannot be read. Write them as NAME(option=value, ...).") from None
-
-
-def _from_file(path: Path, name: str) -> Cell:
-    """The cell called `name` of a Python file, which is run as a module of its own."""
-    if not path.is_file():
-        raise OptionError(f"there is no file {str(path)!r} to read the cell {name!r} from.")
-    spec = importlib.util.spec_from_file_location(f"recurra_user_{path.stem}", path.resolve())
-    if spec is None or spec.loader is None:
-        raise OptionError(f"{str(path)!r} is not a Python file.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except (CellError, OptionError):
-        raise
-    except Exception as error:
-        line = getattr(error, "lineno", None) or _last_line(error, path)
-        raise CellError(f"{path}:{line}: the file cannot be run: {type(error).__name__}: {error}") from error
-    cells = {key: value for key, value in vars(module).items() if isinstance(value, Cell)}
-    if name not in cells:
-        raise OptionError(f"{str(path)!r} has no cell {name!r}.{nearest(name, cells)}")
-    return cells[name]
-
-
-def _last_line(error: BaseException, path: Path) -> int:
-    line, step = 1, error.__traceback__
-    while step is not None:
-        if step.tb_frame.f_code.co_filename == str(path.resolve()):
-            line = step.tb_lineno
-        step = step.tb_next
-    return line

@@ -102,17 +102,15 @@ def translate(
 
 
 def _lines() -> Iterator[str]:
-    """The lines of standard input as they come."""
+    """The lines of standard input as they come: its bytes, since the machine may take them for another encoding."""
+    from recurra.data.utf8 import decode
     from recurra.errors import DataError
 
-    number = 0
-    try:
-        for number, line in enumerate(sys.stdin, 1):
-            if not line.strip():
-                raise DataError(f"standard input, line {number}: the source is empty. Leave the line out.")
-            yield line.rstrip("\n")
-    except UnicodeDecodeError:
-        raise DataError(f"standard input, after line {number}: this is not UTF-8. Convert it.") from None
+    for number, data in enumerate(sys.stdin.buffer, 1):
+        line = decode(data, "standard input", number).removesuffix("\n").removesuffix("\r")
+        if not line.strip():
+            raise DataError(f"standard input, line {number}: the source is empty. Leave the line out.")
+        yield line
 
 
 def _read_length(length: str | None) -> tuple[str | None, int | None]:

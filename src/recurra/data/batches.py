@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from recurra.data.transfer import send
 from recurra.errors import DataError, OptionError
 from recurra.types import Float, Int
 
@@ -47,6 +48,14 @@ class Batch:
         if self.scored is not None:
             return int((self.scored > 0).sum())
         return self.targets.numel() if self.lengths is None else int(self.lengths.sum())
+
+    def to(self, device: torch.device) -> Self:
+        """On a device, without waiting for it. Lengths stay: layers check them, and reading them there would wait."""
+        values = {each.name: getattr(self, each.name) for each in fields(self) if not each.name.endswith("lengths")}
+        sent: dict[str, Any] = {
+            name: send(value, device) for name, value in values.items() if isinstance(value, Tensor)
+        }
+        return replace(self, **sent)
 
 
 class Stream(ABC):

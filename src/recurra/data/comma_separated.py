@@ -15,11 +15,20 @@ def separator_of(text: str, among: str = ",;\t") -> str:
     return max(among, key=text.lstrip().partition("\n")[0].count)
 
 
-def rows_of(path: str | Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each row, and the line that it ends in. Lines may end in any way; quoted line breaks are kept."""
-    reader = csv.reader(io.StringIO(text, newline=None), delimiter=separator, skipinitialspace=True)
+def rows_of(
+    path: str | Path, text: str, separator: str, *, keep_spaces: bool = False
+) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each row, and the line that it ends in. Lines may end in any way; quoted line breaks are kept.
+
+    - `keep_spaces`: those after a separator are part of the cell.
+    """
+    reader = csv.reader(
+        io.StringIO(text, newline=None), delimiter=separator, skipinitialspace=not keep_spaces, strict=True
+    )
     try:
         for row in reader:
             yield reader.line_num, row
     except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num}, cannot be read as a table: {error}.") from None
+        raise DataError(
+            f"{path}, line {reader.line_num}, cannot be read as a table: {error}. Check the quotes."
+        ) from None

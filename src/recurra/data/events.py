@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recurra.data.comma_separated import rows_of, separator_of
+from recurra.data.utf8 import decode
 from recurra.errors import DataError, nearest
 
 NAMES = {
@@ -131,10 +132,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _read_csv(path: Path) -> tuple[list[str], Iterator[tuple[int, dict[str, str]]]]:
-    try:
-        text = _bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text ({error}). Save it as UTF-8.") from error
+    text = decode(_bytes(path), str(path))
     every = rows_of(path, text, separator_of(text, ",;\t|"))
     header = next(([cell.strip() for cell in row] for _, row in every if any(row)), [])
     if len(header) < 2:

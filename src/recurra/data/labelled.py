@@ -7,7 +7,7 @@
 | `.ts` | series with channels | the last field |
 | IDX, `.npz` | images, row by row or pixel by pixel | beside them |
 | `.conll`, `.txt` and others, to tag | a token per line, an empty line between sequences | the last field of the line |
-| `.txt`, to predict | a text per line | none |
+| `.txt`, to predict | a text per line, empty ones too | none |
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _read(file: Path, how: How) -> Labelled:
     if how.per_step:
         return _from_lines(file, text, how)
     if not how.labelled:
-        return Labelled("text", [line for line in text.splitlines() if line.strip()], None)
+        return Labelled("text", text.removesuffix("\n").split("\n"), None)
     raise DataError(
         f"{file}: the ending {kind or 'is missing and'} says nothing. Use .csv, .tsv, .jsonl, .ts, IDX or .npz."
     )

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from recurra.data.matlab import read_cells
+from recurra.data.utf8 import decode
 from recurra.errors import DataError
 from recurra.types import Float
 
@@ -68,7 +69,7 @@ def _from_matlab(path: str | Path) -> dict[str, list[Tensor]]:
 
 def _from_json(path: str | Path) -> dict[str, list[Tensor]]:
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        found = json.loads(decode(Path(path).read_bytes(), str(path)))
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
     except ValueError as error:

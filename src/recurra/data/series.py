@@ -12,6 +12,7 @@ from torch import Tensor
 
 from recurra.data.clock import Clock, read_clock
 from recurra.data.comma_separated import rows_of, separator_of
+from recurra.data.utf8 import decode
 from recurra.errors import DataError, OptionError, nearest
 from recurra.types import Float
 
@@ -134,10 +135,7 @@ def _series(names: tuple[str, ...], places: list[int], values: list[list[float]]
 def _rows(path: str | Path) -> tuple[tuple[str, ...], list[tuple[int, list[str]]]]:
     """The names of the columns, and the rows below them with the line that each ends in."""
     try:
-        with Path(path).open(encoding="utf-8-sig", newline="") as file:
-            text = file.read()
-    except UnicodeDecodeError:
-        raise DataError(f"{path} is not text in UTF-8. Save it as CSV in UTF-8.") from None
+        text = decode(Path(path).read_bytes(), str(path))
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
     rows = [(line, row) for line, row in rows_of(path, text, separator_of(text)) if any(cell.strip() for cell in row)]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from recurra.data.comma_separated import rows_of, separator_of
 from recurra.errors import DataError
 
 LABELS = ("label", "labels", "class", "category", "target", "y", "tags", "tag")
@@ -27,23 +26,19 @@ class Table:
 
 def read_csv(path: str | Path, text: str) -> Table:
     """A table whose first line names its columns; they are parted by what stands most often in that line: , ; or a tab."""
-    head = text.partition("\n")[0]
-    reader = csv.reader(io.StringIO(text), delimiter=max("\t;,", key=head.count), strict=True)
-    try:
-        columns = [name.strip() for name in next(reader)]
-        rows, places = [], []
-        for values in reader:
-            if not values:
-                continue
-            places.append(f"{path}, line {reader.line_num}")
-            if len(values) != len(columns):
-                raise DataError(
-                    f"{places[-1]}: {len(values)} values were found for {len(columns)} columns ({', '.join(columns)}). "
-                    "Put values that hold the separator in quotes."
-                )
-            rows.append(dict(zip(columns, values, strict=True)))
-    except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num}: {error}. Check the quotes.") from error
+    every = rows_of(path, text, separator_of(text, "\t;,"), keep_spaces=True)
+    columns = next(([name.strip() for name in row] for _, row in every if row), [])
+    rows, places = [], []
+    for line, values in every:
+        if not values:
+            continue
+        places.append(f"{path}, line {line}")
+        if len(values) != len(columns):
+            raise DataError(
+                f"{places[-1]}: {len(values)} values were found for {len(columns)} columns ({', '.join(columns)}). "
+                "Put values that hold the separator in quotes."
+            )
+        rows.append(dict(zip(columns, values, strict=True)))
     return Table(columns, rows, places)
 
 

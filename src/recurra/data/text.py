@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from recurra.data.tokenisers import Tokeniser, build_tokeniser, tokeniser_from_json
+from recurra.data.utf8 import decode
 from recurra.errors import DataError, OptionError
 
 __all__ = [
@@ -188,16 +189,12 @@ def _read_text(file: Path) -> str:
         ) from error
     if not data:
         raise DataError(f"Text was asked for from {file}, but the file is empty. Name one that holds text.")
-    try:
-        text = data.decode("utf-8-sig")
-        found = "it holds zero bytes" if "\0" in text else ""
-    except UnicodeDecodeError as error:
-        text, found = "", f"byte 0x{data[error.start]:02x} at position {error.start:,} is not UTF-8"
-    if found:
+    if b"\0" in data:
         raise DataError(
-            f"Text was asked for from {file}, but {found}: the file is binary or in another encoding. "
+            f"Text was asked for from {file}, but it holds zero bytes: the file is binary or in another encoding. "
             "Convert it to UTF-8, or name another."
         )
+    text = decode(data, str(file))
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

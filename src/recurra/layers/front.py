@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from recurra.data.transfer import send
 from recurra.errors import OptionError
 from recurra.types import Float, Int
 
@@ -33,7 +34,7 @@ class Front(nn.Module):
     def forward(
         self, x: Float[Tensor, "T B D"], lengths: Int[Tensor, " B"]
     ) -> tuple[Float[Tensor, "S B C"], Int[Tensor, " B"]]:
-        inside = within(len(x), lengths)
+        inside = within(len(x), send(lengths, x.device))
         y = self.kernel(torch.where(inside, x, 0).permute(1, 2, 0)).relu().permute(2, 0, 1)
         y = torch.where(inside, y, 0)  # after relu nothing is below zero, so that the largest is never past the end
         if self.pool == 1:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from recurra.cells.catalogue import find_cell
 from recurra.cells.notation import Cell
+from recurra.data.transfer import send
 from recurra.engines.choose import Choice, check_engine_name, explain
 from recurra.errors import OptionError, ShapeError, choose_from
 from recurra.layers.bidirectional import MERGES, reverse, to_back, to_front
@@ -253,7 +254,7 @@ class Recurrent(nn.Module):
         low, high = int(lengths.min()), int(lengths.max())
         if low < 0 or high > T:
             raise ShapeError(f"lengths must lie between 0 and T = {T}; got {low} to {high}.")
-        return lengths.to(device=device, dtype=torch.int64)
+        return send(lengths.to(torch.int64), device)
 
     def _check_state(self, state: State | None, B: int) -> None:
         if state is None:

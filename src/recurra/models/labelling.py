@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from recurra.cells.notation import Cell
+from recurra.data.transfer import send
 from recurra.errors import OptionError, choose_from
 from recurra.layers.bidirectional import to_front
 from recurra.layers.dropout import VariationalDropout
@@ -25,8 +26,8 @@ class Labeller(nn.Module, ABC):
       symbol's vector, `hidden_size` if left out.
     - `classes`: how many names there are.
     - `convolution`: its width in steps (odd); none: no convolution. `pool`: the largest of so many steps, after it.
-    - `noise`: normal noise of this size, added to numbers in training at each step; `shift`: one for all steps of a sequence, as
-      another day or another microphone shifts a recording.
+    - `noise`: normal noise of this size, added in training at each step to numbers or to symbols' vectors; `shift`: one for
+      all steps of a sequence, as another day or another microphone shifts a recording.
     - `dropout`: between layers and of what the last linear map reads; `input_dropout`: of inputs. One mask for all of time.
     - `options`: as for `Recurrent`: `layers`, `weight_dropout`, `residual`, `learn_initial`, `engine`.
 
@@ -96,13 +97,15 @@ class Labeller(nn.Module, ABC):
         """The last layer's output at each step, the first step of each sequence first; and how many steps there are."""
         choose_from("padding", padding, ("end", "start"))
         B, T = inputs.shape[:2]
-        known = torch.as_tensor([T] * B if lengths is None else lengths, device=inputs.device)
+        known = torch.as_tensor([T] * B if lengths is None else lengths)
+        here = send(known, inputs.device)
         x = self.embed(inputs).transpose(0, 1)
-        x = to_front(x, known) if padding == "start" else x
-        x = torch.where(within(T, known), x, 0)
-        if self.training and self.embedding is None and (self.noise or self.shift):
+        x = to_front(x, here) if padding == "start" else x
+        x = torch.where(within(T, here), x, 0)
+        if self.training and (self.noise or self.shift):
             x = x + self.noise * torch.randn_like(x) + self.shift * torch.randn_like(x[:1])
         x = self.input_dropout(x)
         if self.front is not None:
             x, known = self.front(x, known)
-        return self.recurrent(x.transpose(0, 1), lengths=known).outputs, known
+        outputs = self.recurrent(x.transpose(0, 1), lengths=known).outputs
+        return outputs, send(known, inputs.device)

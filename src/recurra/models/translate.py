@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from recurra.cells.graph import walk
 from recurra.cells.notation import Cell
+from recurra.data.transfer import send
 from recurra.errors import OptionError, choose_from
 from recurra.layers.attention import Attention
 from recurra.layers.dropout import VariationalDropout
@@ -138,6 +139,7 @@ class Translator(nn.Module):
         """Run the encoder. Every sequence has at least one symbol."""
         outputs = self.encoder(self._embed(self.source_embedding, source), None, lengths).outputs
         H = self.encoder.hidden_size
+        lengths = send(lengths, outputs.device)
         last = outputs[torch.arange(len(lengths), device=outputs.device), lengths - 1, :H]
         context = torch.cat([last, outputs[:, 0, H:]], dim=-1)  # the second part is empty in one direction
         return Reading(outputs, lengths, context, self.attention.keys(outputs) if self.attention is not None else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from recurra.analysis.automata.reading import Reading
+from recurra.cells.catalogue import find_cell
 from recurra.errors import OptionError, choose_from
 from recurra.layers.recurrent import Recurrent
 from recurra.models.sequence import SequenceModel
@@ -84,6 +85,33 @@ class Recipe:
                 f"training.tree={self.training.tree} is for models that name a class at each step: tag, "
                 "signal-and-noise, events. Leave it out."
             )
+
+    def unused(self) -> dict[str, str]:
+        """Settings that would change nothing beside the others, each with the reason. Whoever gives one is told."""
+        found = {}
+        model, training = self.model, self.training
+        if isinstance(training, Training):
+            if training.optimiser != "sgd":
+                found["training.momentum"] = f"it is of sgd, and training.optimiser={training.optimiser}"
+            found |= unused("training", ("length", "reset"), "it is for one long text in lanes")
+        if isinstance(model, Model):
+            if model.layers == 1:
+                found["model.residual"] = "it begins with the second layer, and model.layers=1"
+            if not find_cell(model.cell).graph.matrices:
+                found["model.weight_dropout"] = f"it is of recurrent weights, and {model.cell} has none"
+        return found
+
+
+def unused(group: str, names: Iterable[str], why: str) -> dict[str, str]:
+    """The same reason for several settings of a group."""
+    return {f"{group}.{name}": why for name in names}
+
+
+def unused_data(path: str | None, of_files: Iterable[str], made_up: Iterable[str]) -> dict[str, str]:
+    """Of data that is read from a file or made up: the settings that are only for the other."""
+    if path is None:
+        return unused("data", of_files, "it is for files, and no data.path is given")
+    return unused("data", made_up, f"it is for data that is made up, and data.path={path}")
 
 
 def check_device(device: str) -> None:

@@ -32,6 +32,7 @@ from recurra.recipes.base import (
     Question,
     Recipe,
     check_whole,
+    unused,
 )
 from recurra.training.distributed import Ranks
 from recurra.training.labelling import evaluate_labels, label_loss, most_frequent, predict_labels
@@ -42,6 +43,9 @@ from recurra.types import setting
 
 EVALUATED = 256
 """How many sequences are judged at a time; what is found does not depend on it."""
+
+NOISE = 0.3
+"""How much is added to numbers, which have a deviation of 1, unless a recipe says it. Vectors of symbols are far smaller."""
 
 MOST_SYMBOLS = 100
 """How many tokens, the most frequent, a decision tree may ask about."""
@@ -90,7 +94,9 @@ class ClassifyData(LabelledData):
 class LabelModel(Model):
     bidirectional: bool = setting(True, "each layer also reads from the end")
     convolution: int | None = setting(None, "first a convolution over this many steps (odd); none: no convolution")
-    noise: float = setting(0.0, "size of the normal noise that is added to numbers in training")
+    noise: float | None = setting(
+        0.0, f"size of the normal noise that is added to inputs in training; none: {NOISE} to numbers, 0 to symbols"
+    )
     shift: float = setting(0.0, "the same, but one for all steps of a sequence")
 
 
@@ -113,6 +119,16 @@ class LabelRecipe(Recipe):
         if self.model.tied:
             raise OptionError("model.tied is for language models, which say what they read. Leave it out.")
         check_whole(self.training, "sequences with labels")
+
+    def unused(self) -> dict[str, str]:
+        found, data = super().unused(), self.data
+        if not data.permute:
+            found["data.permute_seed"] = "no order is drawn without data.permute"
+        if data.test_path is not None:
+            found["data.test"] = f"data.test_path={data.test_path} is what is tested on"
+        if data.valid == 0:
+            found |= unused("training", ("validate_every", "patience"), "with data.valid=0 the last model is kept")
+        return found
 
 
 @dataclass(frozen=True)
@@ -192,6 +208,7 @@ class Labelling(Experiment[Labeller]):
             raise OptionError(f"the recipe {self.recipe.name} needs a file of labelled sequences: data.path=FILE.")
         known = {} if self._vocabulary is None else self._vocabulary["columns"]
         found = read_labelled(data.path, self.how(known, part="train"))
+        self._check_reading(found)
         share = data.test if data.test_path is None else 0.0
         train, valid, test = split(found, data.valid, share, self.recipe.seed)
         if data.test_path is not None:
@@ -202,6 +219,21 @@ class Labelling(Experiment[Labeller]):
                 "Give more, or smaller shares."
             )
         return Parts(train, valid, test, sorted(set(flat_labels(found))))
+
+    def _check_reading(self, found: Labelled) -> None:
+        """Refuse settings that this kind of file has no use for, unless they are the preset's own."""
+        idle = [] if found.columns else ["data.text", "data.label"]
+        idle += [] if found.kind == "text" else ["data.tokens"]
+        idle += (
+            [] if found.kind in ("text", "tokens") else ["data.min_count", "data.max_symbols", "model.embedding_size"]
+        )
+        usual = PRESETS[self.recipe.name].recipe
+        for group, name in (key.split(".") for key in idle):
+            value = getattr(getattr(self.recipe, group), name)
+            if value != getattr(getattr(usual, group), name):
+                raise OptionError(
+                    f"{group}.{name}={value} would change nothing here: {self.recipe.data.path} holds {found.kind}. Leave it out."
+                )
 
     @property
     def whiten(self) -> float:
@@ -272,7 +304,7 @@ class Labelling(Experiment[Labeller]):
             "embedding_size": model.embedding_size,
             "bidirectional": model.bidirectional,
             "convolution": model.convolution,
-            "noise": model.noise,
+            "noise": (0.0 if self.encoder.are_symbols else NOISE) if model.noise is None else model.noise,
             "shift": model.shift,
         }
 
@@ -488,7 +520,7 @@ PRESETS: dict[str, Preset] = {
     "classify": Preset(
         ClassifyRecipe(
             name="classify",
-            model=ClassifyModel(cell="gru", hidden_size=64, dropout=0.5, input_dropout=0.0, noise=0.3),
+            model=ClassifyModel(cell="gru", hidden_size=64, dropout=0.5, input_dropout=0.0, noise=None),
             training=Training(
                 steps=1000,
                 batch_size=32,

@@ -16,6 +16,7 @@ from torch import Tensor
 from recurra.data.batches import Labelled, LabelledSequences
 from recurra.data.text import read_documents
 from recurra.data.tokenisers import build_tokeniser, tokeniser_from_json
+from recurra.data.transfer import send
 from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.conditioned import ConditionedLanguageModel, log_likelihoods
 from recurra.models.markov import best_markov
@@ -232,7 +233,7 @@ class Conditioned(Experiment[ConditionedLanguageModel]):
 def _say(model: ConditionedLanguageModel, batch: Labelled) -> Tensor:
     device = model.output.weight.device
     assert batch.lengths is not None
-    logits: Tensor = model(batch.inputs.to(device), batch.labels, batch.lengths.to(device))
+    logits: Tensor = model(send(batch.inputs, device), send(batch.labels, device), batch.lengths)
     return logits
 
 

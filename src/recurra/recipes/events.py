@@ -411,9 +411,8 @@ class Events(Experiment[EventModel]):
 def _run(model: EventModel, batch: CaseBatch) -> Following:
     device = model.output.weight.device
     assert batch.lengths is not None
-    said: Following = model(
-        batch.inputs.to(device), batch.times.to(device), batch.attributes.to(device), batch.lengths.to(device)
-    )
+    here = batch.to(device)
+    said: Following = model(here.inputs, here.times, here.attributes, batch.lengths)
     return said
 
 

@@ -37,6 +37,7 @@ from recurra.recipes.base import (
     Recipe,
     check_shares,
     check_whole,
+    unused_data,
 )
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, evaluate_whole
@@ -122,6 +123,15 @@ class FeedforwardRecipe(Recipe):
         check_whole(self.training, "examples of one size")
         if self.engine != "auto":
             raise OptionError(f"engine={self.engine} runs recurrent cells, and there is none here. Leave it out.")
+
+    def unused(self) -> dict[str, str]:
+        model, data = self.model, self.data
+        found = super().unused()
+        found |= unused_data(data.path, ("label", "label_file", "valid", "test"), ("task", "count", "noise"))
+        if model.kind == "basis":
+            other = "centres" if model.basis == "polynomial" else "degree"
+            found[f"model.{other}"] = f"it is of another basis, and model.basis={model.basis}"
+        return found
 
 
 @dataclass(frozen=True, eq=False)

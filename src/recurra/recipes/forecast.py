@@ -29,6 +29,8 @@ from recurra.recipes.base import (
     StepModel,
     check_shares,
     forecast_examples,
+    unused,
+    unused_data,
 )
 from recurra.training.backtest import Rolling, draw_noise, interval, judge_paths, roll
 from recurra.training.distributed import Ranks
@@ -115,6 +117,16 @@ class ForecastRecipe(Recipe):
             raise OptionError(
                 f"model.head={self.model.head} says 0 or 1: data.log and data.difference are for numbers."
             )
+
+    def unused(self) -> dict[str, str]:
+        found = super().unused() | unused_data(self.data.path, ("columns", "time"), ("task", "length"))
+        return found | unused_components(self.model)
+
+
+def unused_components(model: ForecastModel) -> dict[str, str]:
+    return unused(
+        "model", () if model.head == "mixture" else ("components",), f"it is of a mixture, and model.head={model.head}"
+    )
 
 
 def check_pieces(training: Training) -> None:

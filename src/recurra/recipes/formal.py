@@ -15,7 +15,18 @@ from recurra.data.formal import BRACKETS, FormalLanguage, dyck, tomita
 from recurra.data.labelled_batches import LabelledSequences
 from recurra.errors import OptionError, choose_from
 from recurra.models.language import LanguageModel
-from recurra.recipes.base import SHOWN, Answer, Examples, Experiment, Preset, Probe, Question, Recipe, StepModel
+from recurra.recipes.base import (
+    SHOWN,
+    Answer,
+    Examples,
+    Experiment,
+    Preset,
+    Probe,
+    Question,
+    Recipe,
+    StepModel,
+    unused,
+)
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import evaluate, judging
 from recurra.training.loop import Trainer, Training
@@ -56,6 +67,12 @@ class FormalRecipe(Recipe):
         super().check()
         if self.training.feeding != "teacher":
             raise OptionError(f"training.feeding={self.training.feeding}: a class is no symbol to read. Use teacher.")
+
+    def unused(self) -> dict[str, str]:
+        others = {"tomita": ("kinds", "depth"), "dyck": ("language",)}[self.data.family]
+        return super().unused() | unused(
+            "data", others, f"it is of the other family, and data.family={self.data.family}"
+        )
 
 
 class Formal(Experiment[LanguageModel]):

@@ -12,7 +12,7 @@ from recurra.data.batches import Batch, Stream
 from recurra.data.machine import NAMES
 from recurra.errors import OptionError, choose_from
 from recurra.models.jordan import Jordan
-from recurra.recipes.base import SHOWN, Answer, Examples, Experiment, Preset, Question, Recipe
+from recurra.recipes.base import SHOWN, Answer, Examples, Experiment, Preset, Question, Recipe, unused
 from recurra.recipes.memory import SYMBOLS, TEST, VALID, Memory, MemoryData, MemoryRecipe
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, evaluate_whole
@@ -50,6 +50,10 @@ class JordanRecipe(Recipe):
                 "training.feeding=free would be a loop over time, which this network is trained without. "
                 "Use teacher, or scheduled:0.5."
             )
+
+    def unused(self) -> dict[str, str]:
+        steps = unused("training", ("over_time",), "steps are learned one by one, and each counts alike")
+        return super().unused() | self.data.unused() | steps
 
 
 class Jordanian(Experiment[Jordan]):

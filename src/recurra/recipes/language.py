@@ -88,6 +88,17 @@ class LanguageRecipe(Recipe):
                 "training.truncation=none needs whole sequences (data.sequences=true); use every:K or window:K."
             )
 
+    def unused(self) -> dict[str, str]:
+        found = super().unused()
+        if not self.data.sequences:
+            form = self.training.truncation
+            used, other, its = (
+                ("length", "reset", "every") if form.startswith("window") else ("reset", "length", "window")
+            )
+            del found[f"training.{used}"]
+            found[f"training.{other}"] = f"it is of training.truncation={its}:K, which is {form}"
+        return found
+
 
 @dataclass(frozen=True, eq=False)
 class Corpus:

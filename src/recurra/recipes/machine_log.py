@@ -24,7 +24,7 @@ from recurra.data.machine import TRIGGERS, tables
 from recurra.data.machine_log import simulate_log, walk
 from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.events import EventModel
-from recurra.recipes.base import Answer, Preset, Question
+from recurra.recipes.base import Answer, Preset, Question, unused_data
 from recurra.recipes.event_reading import draw_from, strings_of, usual_vectors
 from recurra.recipes.events import EventData, EventModelSettings, EventRecipe, Events
 from recurra.training.loop import Training
@@ -62,6 +62,13 @@ class MachineLogData(EventData):
 @dataclass(frozen=True)
 class MachineLogRecipe(EventRecipe):
     data: MachineLogData = field(default_factory=MachineLogData)
+
+    def unused(self) -> dict[str, str]:
+        found = super().unused()
+        found |= unused_data(self.data.path, ("case", "activity", "time"), ("cases", "length", "noise"))
+        if self.data.path is None:
+            found["time_weight"] = "a log that is simulated has no times"
+        return found
 
 
 @dataclass(frozen=True)

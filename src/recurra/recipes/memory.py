@@ -80,6 +80,16 @@ class MemoryData:
         if self.length < 2:
             raise OptionError(f"data.length must be at least 2; got {self.length}.")
 
+    def unused(self) -> dict[str, str]:
+        """Settings of other tasks."""
+        own = {"flip-flop": ("bits", "delay"), "washing-machine": ("noise", "rest")}
+        return {
+            f"data.{name}": f"it is of data.task={task}, which is {self.task}"
+            for task, names in own.items()
+            for name in names
+            if task != self.task
+        }
+
 
 @dataclass(frozen=True)
 class MemoryRecipe(Recipe):
@@ -96,6 +106,9 @@ class MemoryRecipe(Recipe):
             raise OptionError(
                 f"training.feeding={self.training.feeding} is for symbols; this task reads numbers. Use teacher."
             )
+
+    def unused(self) -> dict[str, str]:
+        return super().unused() | self.data.unused()
 
 
 class Memory(Experiment[SequenceModel]):

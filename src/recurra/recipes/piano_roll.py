@@ -14,7 +14,7 @@ from recurra.data.rolls import KEYS, Rolls, key_name, read_rolls
 from recurra.errors import DataError, OptionError
 from recurra.models.forecast import Forecaster
 from recurra.recipes.base import SHOWN, Answer, Examples, Outlook, Preset, Probe, Question, Recipe
-from recurra.recipes.forecast import Forecasting, ForecastModel, check_pieces
+from recurra.recipes.forecast import Forecasting, ForecastModel, check_pieces, unused_components
 from recurra.training.backtest import draw_noise
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import evaluate
@@ -42,6 +42,9 @@ class RollRecipe(Recipe):
         check_pieces(self.training)
         if self.model.head not in ("bernoulli", "chain"):
             raise OptionError(f"model.head={self.model.head}: a key is down or not. Use bernoulli or chain.")
+
+    def unused(self) -> dict[str, str]:
+        return super().unused() | unused_components(self.model)
 
 
 class PianoRoll(Forecasting):

@@ -14,7 +14,9 @@ class Recipe:
 override(Recipe(), ["training.steps=1e5", "training.clip_norm=none"])
 ```
 
-A level may have a method `check(self) -> None` that raises an `OptionError`: it is called after every reading.
+A level may have a method `check(self) -> None` that raises an `OptionError`: it is called after every reading. A recipe may
+have a method `unused(self) -> dict[str, str]`: settings that would change nothing beside the others, with the reason; to give
+one is an error, to have one is not.
 """
 
 from __future__ import annotations
@@ -63,6 +65,10 @@ def override(recipe: R, assignments: Iterable[str]) -> R:
     inner = {group: replace(getattr(recipe, group), **values) for group, values in changes.items()}
     made: R = replace(recipe, **own, **inner)  # type: ignore[type-var]
     _check(made)
+    for key, why in _unused(made).items():
+        group, _, name = key.rpartition(".")
+        if name in (own if not group else changes.get(group, {})):
+            raise OptionError(f"{key} would change nothing here: {why}. Leave it out.")
     return made
 
 
@@ -165,6 +171,11 @@ def _check(recipe: Any) -> None:
     check = getattr(recipe, "check", None)
     if callable(check):
         check()
+
+
+def _unused(recipe: Any) -> dict[str, str]:
+    unused = getattr(recipe, "unused", None)
+    return unused() if callable(unused) else {}
 
 
 def _split(kind: Any) -> tuple[Any, bool]:

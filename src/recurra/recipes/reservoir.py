@@ -26,6 +26,8 @@ from recurra.recipes.base import (
     Recipe,
     check_shares,
     forecast_examples,
+    unused,
+    unused_data,
 )
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.training.closed_form import ClosedForm
@@ -109,6 +111,14 @@ class ReservoirRecipe(Recipe):
         if self.dtype != "float64":
             raise OptionError(f"dtype={self.dtype}: a readout that is solved for needs float64. Leave dtype out.")
 
+    def unused(self) -> dict[str, str]:
+        found = super().unused() | unused_data(self.data.path, ("columns",), ("task", "length"))
+        if self.data.path is not None or self.data.task != "narma":
+            found["model.feedback"] = "a forecast always reads the output of the step before"
+        else:
+            found |= unused("training", ("horizon", "starts"), "they are of forecasts, and narma is none")
+        return found
+
 
 @dataclass(frozen=True, eq=False)
 class Parts:
@@ -150,10 +160,11 @@ def check_parts(parts: Parts, about: str, settings: Solving) -> None:
             f"{about}: {T:,} steps leave {valid:,} to learn from, fewer than {needed:,} (training.washout and two more). "
             "Give a longer series, smaller data.valid and data.test, or a shorter training.washout."
         )
+    horizon = settings.horizon if parts.inputs is None else 1
     for part, size in (("valid", test - valid), ("test", T - test)):
-        if size <= settings.horizon and (part == "valid" or size):
+        if size <= horizon and (part == "valid" or size):
             raise DataError(
-                f"{about}: data.{part} is {size:,} of {T:,} steps, too few to judge forecasts of {settings.horizon}. "
+                f"{about}: data.{part} is {size:,} of {T:,} steps, too few to judge forecasts of {horizon}. "
                 "Give a longer series, a larger share or a shorter training.horizon."
             )
     for name, column in zip(parts.names, parts.outputs[:valid].T, strict=True):
@@ -261,13 +272,17 @@ class Reservoir(Experiment[EchoState]):
             model, values, begin, washout=settings.washout, horizon=settings.horizon, starts=settings.starts
         )
 
+    @property
+    def _read_before(self) -> int:
+        """How many known steps are read before the network goes on alone: two make the first step that is fed."""
+        return max(2, int(self.recipe.training.washout))
+
     @torch.no_grad()
     def _imitate(self, model: EchoState, begin: int, end: int) -> tuple[float, int]:
         """The error of a driven series over a part, and its steps; fed back is what the network itself says."""
         parts = self.parts
         assert parts.inputs is not None
-        first = max(0, begin - self.recipe.training.washout)
-        states, last = model.warm_up(*parts.cut(first, begin))
+        states, last = model.warm_up(*parts.cut(max(0, begin - self._read_before), begin))
         inputs, true = parts.inputs[None, begin:end], parts.outputs[begin:end]
         if model.feedback:
             said = model.run_free(end - begin, states, last, inputs)
@@ -328,12 +343,12 @@ class Reservoir(Experiment[EchoState]):
             )
         known = self.parts.outputs if path is None else self.read_other(path)
         washout = self.recipe.training.washout
-        if len(known) < max(2, washout):
+        if len(known) < self._read_before:
             raise DataError(
                 f"{path or self.recipe.data.path}: {len(known):,} steps are known, fewer than the washout of {washout:,}. "
                 "Give a longer series."
             )
-        said = model.run_free(steps, *model.warm_up(known[None, -max(2, washout) :]))
+        said = model.run_free(steps, *model.warm_up(known[None, -self._read_before :]))
         return Outlook(tuple(self.vocabulary["columns"]), known, said[0].cpu())
 
     def examples(self, model: EchoState) -> Examples | None:

@@ -13,7 +13,7 @@ from recurra.data.labelled import How, Labelled
 from recurra.data.signal_noise import FEATURES, posterior, signal_and_noise
 from recurra.errors import OptionError
 from recurra.models.labelling import Labeller
-from recurra.recipes.base import Answer, Preset, Question
+from recurra.recipes.base import Answer, Preset, Question, Recipe
 from recurra.recipes.classify import LabelModel, LabelRecipe, Parts, Tag
 from recurra.training.loop import Training
 from recurra.training.ranking import auc
@@ -46,6 +46,9 @@ class SignalRecipe(LabelRecipe):
             raise OptionError(
                 "model.bidirectional=true reads the future, and the best score is of the past. Leave it out."
             )
+
+    def unused(self) -> dict[str, str]:
+        return Recipe.unused(self) | {"model.embedding_size": "it is of symbols, and numbers are read"}
 
 
 class SignalAndNoise(Tag):

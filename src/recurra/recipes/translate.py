@@ -23,6 +23,7 @@ from recurra.data.tokenisers import (
     split_words,
     tokeniser_from_json,
 )
+from recurra.data.transfer import send
 from recurra.errors import DataError, OptionError, choose_from
 from recurra.layers.attention import KINDS
 from recurra.models.markov import best_markov
@@ -105,6 +106,14 @@ class TranslateRecipe(Recipe):
         check_whole(self.training, "pairs")
         if self.model.copy_unknown and (self.data.tokens != "word" or self.model.context != "attention"):
             raise OptionError("model.copy_unknown needs data.tokens=word and model.context=attention.")
+
+    def unused(self) -> dict[str, str]:
+        found = super().unused()
+        if self.model.context != "attention":
+            found["model.attention"] = f"there is none, for model.context={self.model.context}"
+        if self.data.task is None:
+            found["data.count"] = "it is for pairs that are made up, and no data.task is given"
+        return found
 
 
 class Translate(Experiment[Translator]):
@@ -370,13 +379,13 @@ class Translate(Experiment[Translator]):
 def pair_loss(model: Translator, batch: PairBatch) -> Float[Tensor, ""]:
     """−log P(Y | X), summed over the batch; with −log P(τ | X) where the length is learned too."""
     device = model.output.weight.device
-    reading = model.read(batch.source.to(device), batch.source_lengths.to(device))
-    assert batch.lengths is not None
-    lengths = batch.lengths.to(device)
-    logits = model.say(reading, batch.inputs.to(device), lengths).logits
-    total = weighted_nll(logits, batch.targets.to(device), batch_weights(batch, "mean", device, logits.dtype))
+    here = batch.to(device)
+    reading = model.read(here.source, here.source_lengths)
+    assert here.lengths is not None
+    logits = model.say(reading, here.inputs, here.lengths).logits
+    total = weighted_nll(logits, here.targets, batch_weights(here, "mean", device, logits.dtype))
     if model.length is not None:
-        total = total + cross_entropy(model.length_logits(reading), lengths - 1, reduction="sum")
+        total = total + cross_entropy(model.length_logits(reading), send(here.lengths - 1, device), reduction="sum")
     return total
 
 
@@ -386,8 +395,8 @@ def evaluate_pairs(model: Translator, stream: Pairs, ranks: Ranks = Ranks()) -> 
 
     def say(batch: PairBatch) -> Tensor:
         assert batch.lengths is not None
-        read = (batch.source, batch.source_lengths, batch.inputs, batch.lengths)
-        logits: Tensor = model(*(each.to(device) for each in read))
+        here = batch.to(device)
+        logits: Tensor = model(here.source, here.source_lengths, here.inputs, here.lengths)
         return logits
 
     return evaluate_whole(model, stream, say, ranks)

@@ -28,6 +28,7 @@ from recurra.recipes.base import (
     Recipe,
     check_shares,
     check_whole,
+    unused_data,
 )
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, Tally, judging
@@ -97,6 +98,10 @@ class TreeRecipe(Recipe):
         if self.engine != "auto":
             raise OptionError(f"engine={self.engine} runs sequences; trees are computed level by level. Leave it out.")
         choose_from("dtype", self.dtype, ("float32", "float64"))
+
+    def unused(self) -> dict[str, str]:
+        data = unused_data(self.data.path, ("valid", "test"), ("task", "depth", "count"))
+        return super().unused() | data
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import copy
 import re
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from recurra.errors import OptionError, choose_from
 
@@ -41,7 +41,14 @@ class Average:
         self.form, self.number = form, number
 
     @torch.no_grad()
-    def follow(self, model: nn.Module, step: int) -> None:
-        """Take in the weights after update number `step`, counted from 1."""
+    def follow(self, model: nn.Module, step: int, sound: Tensor | None = None) -> None:
+        """Take in the weights after update number `step`, counted from 1; not if that was none, which `sound` says where the
+        weights are."""
         followed = {"ema": 1 - min(self.number, step / (step + 10)), "asgd": 1 / max(1.0, step - self.number + 1)}
-        torch._foreach_lerp_(list(self.model.parameters()), list(model.parameters()), followed[self.form])
+        mine: list[Tensor] = list(self.model.parameters())
+        theirs: list[Tensor] = list(model.parameters())
+        if sound is None:
+            torch._foreach_lerp_(mine, theirs, followed[self.form])
+        else:
+            share = sound.to(mine[0].dtype) * followed[self.form]
+            torch._foreach_lerp_(mine, theirs, [share] * len(mine))

@@ -24,7 +24,7 @@ class ClosedForm:
     def __init__(self, lesson: Lesson, penalties: Sequence[float], evaluate: Callable[[EchoState], float]):
         self.model: Any = lesson.model
         self.lesson, self.penalties, self.evaluate = lesson, penalties, evaluate
-        self.best, self.skipped = math.inf, 0
+        self.best, self.skipped, self.report_every = math.inf, 0, 1
         self.done: str | None = None
         self.asked_to_stop: str | None = None
 

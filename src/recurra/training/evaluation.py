@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from recurra.data.batches import Batch, Stream
+from recurra.data.transfer import send
 from recurra.models.sequence import SequenceModel
 from recurra.training.distributed import Ranks
 from recurra.training.objectives import batch_weights, weighted_nll
@@ -48,21 +49,28 @@ class Tally:
 
     def __init__(self, loss: Loss):
         self.loss = loss
-        self.sums = torch.zeros(3, dtype=torch.float64)  # loss, hits, steps
+        self.sums: Tensor | float = (
+            0.0  # loss and hits, where the predictions are: nobody waits for them before the end
+        )
+        self.steps = 0
 
     @torch.no_grad()
     def add(self, predicted: torch.Tensor, batch: Batch) -> None:
         """The predictions of one batch."""
         weights = batch_weights(batch, "mean", predicted.device, torch.float32)
-        targets = batch.targets.to(predicted.device)
+        targets = send(batch.targets, predicted.device)
         loss = self.loss(predicted, targets, weights.to(predicted.dtype)).double()
-        hits = torch.tensor(math.nan)  # of numbers there are none
+        hits = torch.full_like(loss, math.nan)  # of numbers there are none
         if not targets.is_floating_point():
-            hits = ((predicted.argmax(-1) == targets) * (weights > 0)).sum()
-        self.sums += torch.stack([loss.cpu(), hits.double().cpu(), torch.tensor(float(batch.tokens)).double()])
+            hits = ((predicted.argmax(-1) == targets) * (weights > 0)).sum().double()
+        self.sums = self.sums + torch.stack([loss, hits])
+        self.steps += batch.tokens
 
     def score(self, ranks: Ranks, device: torch.device) -> Score:
-        loss, hits, steps = ranks.sum(self.sums.to(device)).tolist()
+        mine = torch.zeros(3, dtype=torch.float64, device=device)
+        mine[:2] += self.sums
+        mine[2] += self.steps
+        loss, hits, steps = ranks.sum(mine).tolist()
         return Score(loss / max(1, steps), int(steps), None if math.isnan(hits) else hits / max(1, steps))
 
 
@@ -145,8 +153,7 @@ def _read(model: SequenceModel, batches: Iterable[Batch]) -> Iterator[tuple[Batc
     for batch in batches:
         state = None if batch.fresh else state
         for piece in _pieces(batch):
-            lengths = None if piece.lengths is None else piece.lengths.to(device)
-            predicted, state = model(piece.inputs.to(device), state, lengths)
+            predicted, state = model(send(piece.inputs, device), state, piece.lengths)
             yield piece, predicted
 
 

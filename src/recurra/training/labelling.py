@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from recurra.data.batches import Batch
 from recurra.data.labelled_batches import LabelledSequences
+from recurra.data.transfer import send
 from recurra.models.labelling import Labeller
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import judging
@@ -53,12 +54,13 @@ def label_loss(model: Labeller, batch: Batch) -> Float[Tensor, ""]:
 def scored(model: Labeller, batch: Batch) -> tuple[Float[Tensor, "M C"], Int[Tensor, " M"]]:
     """Scores and labels of what counts: each sequence, or each true step, in order."""
     device = model.output.weight.device
-    lengths = batch.lengths if batch.lengths is None else batch.lengths.to(device)
-    logits, targets = model(batch.inputs.to(device), lengths), batch.targets.to(device)
-    if targets.ndim == 1 or lengths is None:
-        return logits.flatten(0, -2), targets.flatten()
-    inside = torch.arange(targets.shape[1], device=device) < lengths[:, None]
-    return logits[inside], targets[inside]
+    here = batch.to(device)
+    logits, targets = model(here.inputs, here.lengths).flatten(0, -2), here.targets.flatten()
+    if here.targets.ndim == 1 or here.lengths is None:
+        return logits, targets
+    inside = torch.arange(here.targets.shape[1]) < here.lengths[:, None]
+    places = send(inside.flatten().nonzero()[:, 0], device)
+    return logits[places], targets[places]
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from recurra.data.batches import Batch, Stream
+from recurra.data.transfer import send
 from recurra.errors import OptionError, choose_from
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.training.averaging import Average, read_average
@@ -26,6 +27,11 @@ from recurra.training.truncation import Loss, backward, read_truncation
 from recurra.types import State, setting
 
 PATIENCE_WITH_NAN = 5
+
+REPORT_EVERY = 16
+"""Steps between two reports on a GPU: only then does the host wait for it."""
+
+TRY = "Try a smaller training.learning_rate or training.clip_norm, or a longer training.warmup."
 
 
 @dataclass(frozen=True)
@@ -134,6 +140,22 @@ class Finished:
 Event = Step | Measured | Validated | Save | Finished
 
 
+@dataclass(frozen=True)
+class _Made:
+    """A step as the device knows it: nothing of it has been read yet.
+
+    `sound`: whether loss and gradient are numbers; `asked`: how many ranks were asked to stop.
+    """
+
+    step: int
+    loss: Tensor
+    norm: Tensor
+    sound: Tensor
+    asked: Tensor
+    learning_rate: float
+    tokens: int
+
+
 class Teacher(Protocol):
     """What makes a model learn, as those see it who read its events: `Trainer`, or `ClosedForm`."""
 
@@ -141,6 +163,7 @@ class Teacher(Protocol):
     best: float
     skipped: int
     asked_to_stop: str | None
+    report_every: int
 
     @property
     def step(self) -> int:
@@ -175,6 +198,9 @@ class Trainer:
 
     A trainer that was restored from a checkpoint goes on bit for bit as if it had never stopped (on a CPU with the same
     number of threads and of ranks; to rounding on another number of ranks).
+
+    On a GPU, steps are told of some at a time (`report_every`), and always before an evaluation or a checkpoint. A step
+    whose loss or gradient is not a number changes nothing wherever it is made: the device itself decides.
     """
 
     def __init__(
@@ -195,7 +221,11 @@ class Trainer:
         self.loss, self.whole, self.bfloat16, self.ranks = loss, whole, bfloat16, ranks
         self.penalty = penalty
         self.truncation, self.feeding = read_truncation(settings.truncation), read_feeding(settings.feeding)
-        self.optimiser = OPTIMISERS[settings.optimiser](model.parameters(), settings)
+        self.optimiser: Any = OPTIMISERS[settings.optimiser](model.parameters(), settings)
+        if settings.optimiser == "sgd" and settings.momentum:
+            # a first step that is skipped would leave what torch has allocated for them, unset
+            for parameter in model.parameters():
+                self.optimiser.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         self.plateau = Plateau()
         average = read_average(settings.average)
         self.average = Average(model, *average) if average is not None else None
@@ -203,11 +233,22 @@ class Trainer:
         self.best, self.since_best = math.inf, 0
         self.state: State | None = None
         self.tail: Tensor | None = None
+        self.made: list[_Made] = []  # since the last report
+        self.report_every = 1 if self._reads_each_step() else REPORT_EVERY
         self.done: str | None = None  # why training has ended for good
         self.asked_to_stop: str | None = None  # set it to end after the step that is running, with a checkpoint
         self.agreed = False  # whether all of several ranks know of that: it takes them one more step
         if ranks.rank:  # masks of dropout differ from rank to rank; what all share is drawn from (seed, step)
             torch.manual_seed(stream.seed + 1_000_003 * ranks.rank)
+
+    def _reads_each_step(self) -> bool:
+        """Whether the way on depends on numbers of the last step; on a CPU they cost nothing."""
+        return (
+            self.device.type != "cuda"
+            or self.penalty is not None
+            or self.settings.stop_at_gradient is not None
+            or self.truncation.form == "window"  # after a step that is skipped, nothing is read again
+        )
 
     @property
     def device(self) -> torch.device:
@@ -230,24 +271,26 @@ class Trainer:
             yield Finished(self.step, self.done)
             return
         while self.step < settings.steps:
-            event = self.update(self.stream.next())
-            yield event
+            self.advance(self.stream.next())
+            last = self.step >= settings.steps
+            validates, saves = (self.step % each == 0 for each in (settings.validate_every, settings.save_every))
+            asked = self.asked_to_stop is not None and self.ranks.world == 1
+            if self.step % self.report_every and not (last or validates or saves or asked):
+                continue
+            failed = False
+            for event in self.report():
+                yield event
+                failed = failed or self.in_a_row >= PATIENCE_WITH_NAN
             if self.penalty is not None and self.ranks.is_first and not event.skipped:
                 found = self.penalty.follow(self.model, self.step)
                 if found:
                     yield Measured(self.step, found)
-            if self.in_a_row >= PATIENCE_WITH_NAN:
-                yield Finished(
-                    self.step,
-                    f"{self.in_a_row} steps in a row had a loss or gradient that is not a number. The last good checkpoint is "
-                    "kept. Try a smaller training.learning_rate or training.clip_norm, or a longer training.warmup.",
-                    failed=True,
-                )
+            if failed:
+                yield self._failed(f"{PATIENCE_WITH_NAN} steps in a row had a loss or gradient that is not a number.")
                 return
             is_best = False
-            last = self.step >= settings.steps
             small = settings.stop_at_gradient is not None and event.gradient_norm < settings.stop_at_gradient
-            if self.step % settings.validate_every == 0 or last or small:
+            if validates or last or small:
                 validated = self.validate()
                 is_best = validated.is_best
                 yield validated
@@ -256,15 +299,30 @@ class Trainer:
             if settings.patience is not None and self.since_best >= settings.patience:
                 self.done = f"no better validation in {self.since_best} evaluations"
             stopping = self.done or (self.asked_to_stop if self.agreed or self.ranks.world == 1 else None)
-            if self.step % settings.save_every == 0 or is_best or last or stopping:
+            if saves or is_best or last or stopping:
+                if not self._has_sound_weights():
+                    yield self._failed("the weights are no longer numbers.")
+                    return
                 yield Save(self.step, self.checkpoint, is_best)
             if stopping:
                 yield Finished(self.step, stopping)
                 return
         yield Finished(self.step, f"{settings.steps} steps made")
 
+    def _failed(self, why: str) -> Finished:
+        return Finished(self.step, f"{why} The last good checkpoint is kept. {TRY}", failed=True)
+
+    def _has_sound_weights(self) -> bool:
+        parts = [parameter.isfinite().all() for parameter in (*self.model.parameters(), *self.evaluated.parameters())]
+        return bool(torch.stack(parts).all())
+
     def update(self, batch: Batch) -> Step:
-        """One step of the optimiser."""
+        """One step of the optimiser, and what it found."""
+        self.advance(batch)
+        return list(self.report())[-1]
+
+    def advance(self, batch: Batch) -> None:
+        """One step of the optimiser. What it found stays on the device until `report`."""
         settings, model = self.settings, self.model
         model.train()
         rate = learning_rate(settings.schedule, self.step, settings.steps, settings.warmup, settings.learning_rate)
@@ -278,29 +336,41 @@ class Trainer:
         total, final, tail = self._backward(batch, state) if self.whole is None else (self._learn(batch), None, None)
         if self.penalty is not None and self.ranks.is_first:  # the sum over ranks has it once
             total = total + self.penalty.add_gradients(model)
-        total = self._share(total)
+        asked = total.new_full((), float(self.asked_to_stop is not None))
+        total, asked = self.ranks.sum_gradients(list(model.parameters()), total, asked)
         if settings.l1:  # once, after the sum: a rank without rows has no gradients of its own
             for parameter in model.parameters():
                 if parameter.grad is not None:
                     parameter.grad += settings.l1 * parameter.detach().sign()
-        norm = clip_gradients(model.parameters(), settings.clip_norm, settings.clip_value)
-        sound = bool(torch.isfinite(total)) and bool(torch.isfinite(norm))
+        norm = clip_gradients(model.parameters(), settings.clip_norm, settings.clip_value).to(total.device)
+        sound = torch.isfinite(total) & torch.isfinite(norm)
         self.step += 1
-        if sound:
-            self.optimiser.step()
-            self.state, self.tail, self.in_a_row = final, tail, 0
-            if self.average is not None:
-                self.average.follow(model, self.step)
-        else:  # the weights stay as they are, and a state that may be poisoned is dropped
-            self.skipped += 1
-            self.in_a_row += 1
+        self.optimiser.found_inf = (~sound).float()  # torch's fused optimisers leave everything as it is then
+        self.optimiser.step()
+        if self.average is not None:
+            self.average.follow(model, self.step, sound)
+        self.state, self.tail = final, tail
+        self.made.append(_Made(self.step, total, norm, sound, asked, rate, batch.all_tokens or batch.tokens))
+
+    def report(self) -> Iterator[Step]:
+        """The steps since the last report: here the host waits for the device."""
+        made, self.made = self.made, []
+        found = torch.stack([torch.stack([m.loss.double(), m.norm.double(), m.sound, m.asked]) for m in made]).tolist()
+        if found[-1][3] > 0:  # if one rank was asked to stop, all are
+            self.agreed = True
+            self.asked_to_stop = self.asked_to_stop or "another rank was asked to stop"
+        if not found[-1][2]:  # a state that may be poisoned is dropped
             self.state = self.tail = None
-        return Step(self.step, float(total), float(norm), rate, batch.all_tokens or batch.tokens, skipped=not sound)
+        for each, (loss, norm, sound, _) in zip(made, found, strict=True):
+            self.skipped += not sound
+            self.in_a_row = 0 if sound else self.in_a_row + 1
+            yield Step(each.step, loss, norm, each.learning_rate, each.tokens, skipped=not sound)
 
     def _backward(self, batch: Batch, state: State | None) -> tuple[Tensor, State | None, Tensor | None]:
         """Gradients of this rank's part; the loss, and what goes over to the next batch: the state, and steps to read again."""
-        inputs, targets = batch.inputs.to(self.device), batch.targets.to(self.device)
-        lengths = None if batch.lengths is None else batch.lengths.to(self.device)
+        count = (batch.all_tokens or batch.tokens) if self.settings.over_time == "mean" else batch.all_rows
+        batch = batch.to(self.device)
+        inputs, targets, lengths = batch.inputs, batch.targets, batch.lengths
         B, T = inputs.shape[:2]
         dtype = self.model.output.weight.dtype
         if B == 0:  # the last sequences of an epoch may be fewer than the ranks
@@ -317,13 +387,12 @@ class Trainer:
         share = self.feeding.share(self.step, self.settings.steps)
         if share:
             inputs = own_inputs(self.model, inputs, state, share, read=inputs.shape[1] - T)
-        count = (batch.all_tokens or batch.tokens) if self.settings.over_time == "mean" else (batch.all_rows or B)
         with self._autocast():
             total, final = backward(
                 self.model,
                 inputs,
                 targets,
-                weights / count,
+                weights / (count or B),
                 self.truncation,
                 self.loss,
                 state,
@@ -338,25 +407,18 @@ class Trainer:
         if self.whole is None or batch.tokens == 0:
             return torch.zeros((), device=self.device)
         with self._autocast():
-            total = self.whole(self.model, batch) / (batch.all_tokens or batch.tokens)
+            total = self.whole(self.model, batch.to(self.device)) / (batch.all_tokens or batch.tokens)
         total.backward()
         return total.detach()
 
-    def _share(self, total: Tensor) -> Tensor:
-        """The gradients and the loss of all ranks together. If one was asked to stop, all are."""
-        asked = total.new_tensor(float(self.asked_to_stop is not None))
-        total, asked = self.ranks.sum_gradients(list(self.model.parameters()), total, asked)
-        self.agreed = float(asked) > 0
-        if self.agreed and self.asked_to_stop is None:
-            self.asked_to_stop = "another rank was asked to stop"
-        return total
-
     def _start(self) -> State | None:
         """The carried state, with some lanes from nothing: a network that has only ever gone on does not know how to begin."""
-        if self.state is None or self.settings.reset == 0 or self.tail is not None:
+        if self.state is None or self.tail is not None or (self.settings.reset == 0 and not self.made):
             return self.state
         drawn = np.random.default_rng([self.stream.seed % 2**64, self.step]).random(self.stream.batch_size)
-        again = torch.from_numpy(drawn[self.stream.lanes] < self.settings.reset).to(self.device)
+        again = send(torch.from_numpy(drawn[self.stream.lanes] < self.settings.reset), self.device)
+        if self.made:  # a state that may be poisoned is dropped, also before anyone knows of it
+            again = again | ~self.made[-1].sound
         first = self.model.recurrent.initial_state(len(again))
         return tuple(
             tuple(

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from recurra.data.batches import Batch
+from recurra.data.transfer import send
 from recurra.errors import choose_from
 from recurra.types import Float, Int
 
@@ -28,9 +29,9 @@ def step_weights(
 def batch_weights(batch: Batch, over_time: str, device: torch.device, dtype: torch.dtype) -> Float[Tensor, "B T"]:
     """The weight of each step of a batch before it is divided by a count; steps that the batch does not score count nothing."""
     B, T = batch.inputs.shape[:2]
-    lengths = None if batch.lengths is None else batch.lengths.to(device)
+    lengths = None if batch.lengths is None else send(batch.lengths, device)
     weights = step_weights(B, T, lengths, over_time, device, dtype)
-    return weights if batch.scored is None else weights * batch.scored.to(weights)
+    return weights if batch.scored is None else weights * send(batch.scored, device).to(weights)
 
 
 def weighted_nll(
