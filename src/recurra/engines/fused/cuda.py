@@ -535,8 +535,8 @@ class _Backward(_Kernel):
         for state in states:
             name, K = state_argument(state.name), state.depth
             first += [f"arriving_{state.name}_{d}[p] = two();" for d in range(K)]
-            arriving = (f"arriving_{state.name}_0[p]", f"now_arriving_{state.name}[p]")
-            arriving += (self.final_gradient(state.name, f"t + {K}"),)
+            arriving = [f"arriving_{state.name}_0[p]", f"now_arriving_{state.name}[p]"]
+            arriving.append(self.final_gradient(state.name, f"t + {K}"))
             arrive.append(f"arrived_{state.name}[p] = alive[p] ? {' + '.join(arriving)} : two();")
             for d in range(1, K + 1):
                 parts = [f"arriving_{state.name}_{d}[p]"] if d < K else []
