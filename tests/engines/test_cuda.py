@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from recurra import CATALOGUE, Recurrent, cell, sqrt, tanh
+from recurra import CATALOGUE, Recurrent, cell, sqrt, tanh, where
 from recurra.cells.notation import Cell
 from recurra.engines.choose import ENGINES
-from recurra.engines.fused import cuda, gpu, nvrtc
+from recurra.engines.fused import gpu, nvrtc, on_chip
 from recurra.engines.fused.build import find_compiler
 from recurra.engines.fused.fold import fold
 from recurra.engines.fused.programs import Tiles
@@ -158,11 +158,20 @@ def test_names_of_the_equations_do_not_meet_those_of_the_kernel(simulate):
     @cell
     def hostile(x, U, lane, put):
         p = tanh(x.t + U.h(lane))
-        now_tape_0 = 0.5 * put + p
-        return now_tape_0, p
+        next_lane = 0.5 * put + p
+        return next_lane, p
 
     engine = simulate(Tiles(24, 16, 16, warps=2, native=True, itemsize=4), dtype=torch.float32)
     agree(hostile, engine, 24, 2, torch.float32, 1e-4)
+
+
+def test_numbers_without_end(simulate):
+    @cell
+    def bounded(x, U, h):
+        return where(x.a < float("inf"), tanh(x.a + U.h(h)), float("-inf"))
+
+    engine = simulate(Tiles(24, 16, 16, warps=2, native=True, itemsize=4), dtype=torch.float32)
+    agree(bounded, engine, 24, 2, torch.float32, 1e-4)
 
 
 def test_the_forward_kernel_of_an_lstm_waits_once_for_one_product_of_four_gates():
@@ -189,7 +198,7 @@ def test_programs_fit_the_device():
                     ):
                         assert tiles.native
                         assert tiles.programs <= 132
-                        assert cuda.shared_bytes(program, tiles) <= 227 * 1024
+                        assert on_chip.shared_bytes(program, tiles) <= 227 * 1024
 
 
 def test_rows_that_are_no_whole_words_are_left_to_triton():

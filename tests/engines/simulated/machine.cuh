@@ -118,6 +118,8 @@ void multiply_add(float (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned
     }
     warp.all.arrive_and_wait();
 }
+DEVICE float infinity() { return INFINITY; }
+DEVICE float not_a_number() { return NAN; }
 DEVICE float exponential(float v) { return std::exp(v); }
 DEVICE float quotient(float a, float b) { return a / b; }
 DEVICE float coarse_tanh(float v) { return std::tanh(v); }

@@ -1,7 +1,7 @@
 """A plan written in CUDA C++: one `forward` and one `backward` for the whole sequence, readable beside the equations.
 
-For cells whose weights fit into the registers of all programs together, in 16 bits: where a step is a matter of latency, and
-Triton has a thread wait for others more often than the equations ask for. `steps.cuh` says how programs work together.
+For cells whose weights fit into the registers of all programs together (`on_chip`): there a step is a matter of latency, and
+Triton has threads wait for others more often than the equations ask for. `steps.cuh` says how programs work together.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from recurra.cells.graph import Node
+from recurra.engines.fused import on_chip
 from recurra.engines.fused.programs import Source, Tiles, exchanged_rows, state_argument
 from recurra.engines.fused.stages import Pass, Place, Plan, Product, Program
 from recurra.engines.fused.writer import ARITHMETIC, CPP_WORDS, Writer
@@ -23,31 +24,19 @@ _FORMS = {
 }
 _RESERVED = CPP_WORDS | set(
     """
-    T B H UNITS LANES WARPS THREADS PAIRS PARTS p t next number parameter whole two both unit lane here alive ends sums parts
-    memory tape gradient lengths bias absolute any clamp cos erf exp floor load log maximum minimum narrow own_lane own_unit
-    owns peek power put quotient relu remainder select shared_memory sigmoid sign sin softplus sqrt sum_over_lanes sync tanh wide
+    T B H UNITS LANES WARPS THREADS PAIRS PARTS p t next number parameter whole two both unit lane here alive ends sums
+    parts memory tape gradient lengths bias absolute any clamp cos erf exp floor infinity load log maximum minimum narrow
+    not_a_number own_lane own_unit owns peek power put quotient relu remainder select shared_memory sigmoid sign sin
+    softplus sqrt sum_over_lanes sync tanh wide
     """.split()  # noqa: SIM905
 )
-_OWN = (
-    *(
-        "ahead_",
-        "argument_",
-        "arrived_",
-        "arriving_",
-        "bias_",
-        "carry_",
-        "kept_",
-        "last_",
-        "n_",
-        "noise_",
-        "now_",
-        "p_",
-    ),
-    *("parameter_", "product_", "rows_", "s_", "tape_", "tile_", "total_", "weights_"),
+_OWN = tuple(
+    """
+    ahead_ argument_ arrived_ arriving_ bias_ carry_ kept_ last_ n_ next_ noise_ now_ p_ parameter_ product_ rows_ s_ tape_ tile_
+    total_ weights_
+    """.split()  # noqa: SIM905
 )
 C_TYPES = {"bfloat16": "bfloat16", "float16": "float16", "float32": "float"}
-REGISTERS = 208
-"""Of a thread, for weights, rows and sums; the rest, of 255, is for the equations of one pair of units."""
 
 
 def emit_forward(plan: Plan, tiles: Tiles, dtype: str, parameters: str, *, exact: bool = True) -> Source:
@@ -56,77 +45,6 @@ def emit_forward(plan: Plan, tiles: Tiles, dtype: str, parameters: str, *, exact
 
 def emit_backward(plan: Plan, tiles: Tiles, dtype: str, parameters: str, *, exact: bool = True) -> Source:
     return _Backward(plan, tiles, dtype, parameters, exact).source()
-
-
-def sums_of(program: Program, tiles: Tiles) -> int:
-    """Bytes of the sums that one pass leaves in shared memory, at most."""
-    return (
-        max(sum(_width(product, tiles) for product in each.products) for each in program.passes)
-        * tiles.warps
-        * tiles.lanes
-        * 4
-    )
-
-
-def weights_held(program: Program, tiles: Tiles) -> int:
-    """Registers of a thread that hold weights."""
-    blocks = (_blocks(product, tiles) for each in program.passes for product in each.products)
-    columns = (_outputs(product) * tiles.units // 8 for each in program.passes for product in each.products)
-    return sum(4 * many * tile for many, tile in zip(blocks, columns, strict=True))
-
-
-def patience(program: Program, tiles: Tiles) -> int:
-    """Cycles before the first look at a row, if all programs together read much."""
-    longest = max(_inputs(product, tiles.H) for each in program.passes for product in each.products)
-    return 200 if tiles.programs * tiles.lanes * longest * tiles.itemsize > 256 * 1024 else 0
-
-
-def can_run(program: Program, tiles: Tiles, shared: int) -> bool:
-    """Whether these kernels can be written so: rows of whole 16-byte words, no means, everything on chip, where
-    a program has `shared` bytes of shared memory."""
-    products = any(each.products for each in program.passes)
-    many = tiles.lanes * tiles.units > 2 * 64 * tiles.warps  # pairs for a thread
-    if not products or many or program.means or tiles.H * tiles.itemsize % 16:
-        return False
-    return shared_bytes(program, tiles) <= shared and all(
-        registers(program, tiles, product, 1) <= REGISTERS for each in program.passes for product in each.products
-    )
-
-
-def keeps_parts(program: Program, tiles: Tiles) -> bool:
-    """Whether a thread keeps the two parts into which float32 weights are cut for exact products."""
-    return tiles.itemsize == 4 and 2 * weights_held(program, tiles) <= 128
-
-
-def registers(program: Program, tiles: Tiles, product: Product, at_once: int) -> int:
-    """What a thread needs if it reads so many blocks of a product's inputs at once, and with few lanes the next ahead of time."""
-    ahead = at_once < _blocks(product, tiles) and tiles.lanes == 16
-    rows, sums = 8 * at_once * (2 if ahead else 1), _outputs(product) * tiles.units // 2
-    pairs = -(-tiles.lanes * tiles.units // (64 * tiles.warps))
-    weights = weights_held(program, tiles) * (2 if keeps_parts(program, tiles) else 1)
-    cut = 8 if tiles.itemsize == 4 else 0  # numbers of a row, in two parts
-    return weights + rows + sums + cut + 16 * (pairs - 1)
-
-
-def _blocks(product: Product, tiles: Tiles) -> int:
-    """Of 64 bytes of inputs, that a warp takes."""
-    return -(-_inputs(product, tiles.H) * tiles.itemsize // (64 * tiles.warps))
-
-
-def shared_bytes(program: Program, tiles: Tiles) -> int:
-    return max(tiles.buffers * sums_of(program, tiles), 8 * 32 * tiles.warps)
-
-
-def _outputs(product: Product) -> int:
-    return len(product.nodes) if product.nodes[0].kind == "product" else 1
-
-
-def _inputs(product: Product, H: int) -> int:
-    return H if product.nodes[0].kind == "product" else product.blocks * H
-
-
-def _width(product: Product, tiles: Tiles) -> int:
-    return -(-_outputs(product) * tiles.units // 32) * 32 + tiles.units
 
 
 @dataclass(frozen=True)
@@ -151,9 +69,9 @@ class _Writer(Writer):
 
     def number(self, value: float) -> str:
         if value != value:
-            return "NAN"
+            return "not_a_number()"
         if value in (float("inf"), float("-inf")):
-            return f"({'-' if value < 0 else ''}INFINITY)"
+            return f"({'-' if value < 0 else ''}infinity())"
         return f"{value!r}f"
 
     def line(self, node: Node, name: str, text: str) -> str:
@@ -199,10 +117,7 @@ class _Kernel(ABC):
             return f"{_kept(place)}[p]"
         match place.kind:
             case "tape":
-                loaded = self.early(
-                    f"tape_{place.number}",
-                    self.at("tape", "next", self.plan.slots, place.number),
-                )
+                loaded = self.early(f"tape_{place.number}", self.at("tape", "next", self.plan.slots, place.number))
                 return f"({loaded} + bias_{self.graph.drives.index(node.name)})" if node.kind == "drive" else loaded
             case "parameter":
                 return f"parameter_{place.name}"
@@ -250,9 +165,10 @@ class _Kernel(ABC):
 
     def at_once(self, product: Product) -> int:
         """Blocks of inputs that a warp reads before it multiplies; the next are then on their way."""
-        blocks = _blocks(product, self.tiles)
+        blocks = on_chip.blocks(product, self.tiles)
         wishes = (n for n in (blocks, 8, 4, 2) if n <= blocks)
-        return next((n for n in wishes if registers(self.program, self.tiles, product, n) <= REGISTERS), 1)
+        fits = (n for n in wishes if on_chip.registers(self.program, self.tiles, product, n) <= on_chip.REGISTERS)
+        return next(fits, 1)
 
     def products(self) -> Iterable[Product]:
         return (product for each in self.program.passes for product in each.products)
@@ -266,7 +182,7 @@ class _Kernel(ABC):
             lines.append("sync();")
         writer = _Writer(self, index)
         for product, at in zip(each.products, self.offsets(each), strict=True):
-            for part in range(_outputs(product)):
+            for part in range(on_chip.outputs(product)):
                 total = f"product_{product.number}.total(parts + {at}, {part}, p)"
                 writer.lines.append(f"const two tile_{product.number}_{part} = {total};")
         stores = sorted(each.stores, key=lambda store: self.awaited(store[1]))  # what others wait for first
@@ -282,7 +198,8 @@ class _Kernel(ABC):
         return lines
 
     def offsets(self, each: Pass) -> list[int]:
-        sizes = [_width(product, self.tiles) * self.tiles.warps * self.tiles.lanes for product in each.products]
+        """Where the sums of each product begin."""
+        sizes = [on_chip.sums_of(product, self.tiles) for product in each.products]
         return [sum(sizes[:k]) for k in range(len(sizes))]
 
     def is_read_later(self, place: Place, index: int) -> bool:
@@ -292,9 +209,7 @@ class _Kernel(ABC):
         """The lines of one step; after them `loads` is known."""
         self.later = {place for k, each in enumerate(self.program.passes) for place in self.places_read(k, each)}
         written = [self.pass_lines(index, each) for index, each in enumerate(self.program.passes)]
-        waiting = next(
-            k for k, each in enumerate(self.program.passes) if each.products
-        )  # which hides the way of numbers
+        waiting = next(k for k, each in enumerate(self.program.passes) if each.products)  # it hides the way of numbers
         written.insert(waiting, [f"next = {self.following};  // its numbers are on their way from now on", *self.ask()])
         return [
             *(f"two {_kept(place)}[PAIRS];" for place in sorted(self.later, key=str)),
@@ -337,13 +252,13 @@ class _Kernel(ABC):
             f"// {self.graph.name}, {self.name}, generated from its equations:",
             *(f"//     {line}" for line in self.graph.equations()),
             f"#define NUMBER {self.dtype}",
-            f"constexpr bool EXACT = {str(self.exact).lower()}, KEPT = {str(keeps_parts(self.program, tiles)).lower()};",
+            f"constexpr bool EXACT = {str(self.exact).lower()}, KEPT = {str(on_chip.keeps_parts(self.program, tiles)).lower()};",
             f"#define PARAMETER {self.parameters}",
             f"constexpr int H = {tiles.H}, UNITS = {tiles.units}, LANES = {tiles.lanes}, WARPS = {tiles.warps};",
-            f"constexpr int PATIENCE = {patience(self.program, tiles)};",
+            f"constexpr int PATIENCE = {on_chip.patience(self.program, tiles)};",
             '#include "steps.cuh"',
             "",
-            f"constexpr int PARTS = {sums_of(self.program, tiles) // 4};  // numbers of a step's sums in shared memory",
+            f"constexpr int PARTS = {on_chip.sums(self.program, tiles)};  // numbers of a step's sums in shared memory",
             "",
             f"KERNEL {self.name}({', '.join(f'{kind} {name}' for name, kind in self.types.items())}) {{",
         ]
@@ -370,7 +285,7 @@ class _Kernel(ABC):
         for product in self.products():
             back = "false" if product.nodes[0].kind == "product" else "true"
             lines.append(
-                f"Product<{_inputs(product, self.tiles.H)}, {_outputs(product)}, {back}, {self.at_once(product)}> "
+                f"Product<{on_chip.inputs(product, self.tiles.H)}, {on_chip.outputs(product)}, {back}, {self.at_once(product)}> "
                 f"product_{product.number};"
             )
             lines.append(f"product_{product.number}.load(weights_{product.number}, T);")

@@ -17,7 +17,7 @@ from torch import Tensor
 from recurra.cells.graph import Graph, block
 from recurra.cells.notation import Cell
 from recurra.engines.eager import last_values
-from recurra.engines.fused import cuda, nvrtc, triton
+from recurra.engines.fused import cuda, nvrtc, on_chip, triton
 from recurra.engines.fused.build import cache_folder, write_whole
 from recurra.engines.fused.fold import fold
 from recurra.engines.fused.programs import Source, Tiles, awaited_states, exchanged_rows, state_argument
@@ -155,7 +155,7 @@ def _launch(task: Task, function: str, tiles: Tiles, source: Source, arguments: 
     values = [arguments[name] for name in source.arguments]
     if tiles.native:
         program = task.plan.forward if function == "forward" else task.plan.backward
-        shared = cuda.shared_bytes(program, tiles)
+        shared = on_chip.shared_bytes(program, tiles)
         kernel = nvrtc.kernel(source.text, function, tiles.warps, shared, arguments["tape"].get_device())
         kernel(*grid, [value.data_ptr() if isinstance(value, Tensor) else value or 0 for value in values])
         return

@@ -101,6 +101,8 @@ DEVICE const kind* pinned(const kind* at) {
     return at;
 }
 
+DEVICE float infinity() { return __uint_as_float(0x7f800000u); }
+DEVICE float not_a_number() { return __uint_as_float(0x7fffffffu); }
 DEVICE float exponential(float v) { return __expf(v); }
 DEVICE float quotient(float a, float b) { return __fdividef(a, b); }
 DEVICE float coarse_tanh(float v) {  // to 11 bits; bfloat16 has 8
