@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-slow check docs bench clean
+.PHONY: demo test test-slow check docs bench gpu clean
 
 demo: $(STAMP)
 	@run=runs/demo-$$(date +%Y%m%d-%H%M%S) && \
@@ -36,6 +36,19 @@ docs: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/recurra bench cells
+
+# On a machine with a GPU, whose $(PYTHON) has torch for it: agreement first, then every figure of docs/benchmarks-gpu.md and
+# docs/engines.md. TEXT is a text of a million characters or so.
+GPU_SIZES := 16x1024x256,16x1024x512,16x1024x768,64x256x512,1x1024x256,16x1024x200,128x512x1024
+GPU_BENCH := PYTHONPATH=src $(PYTHON) -m recurra bench
+GPU_CELLS := $(GPU_BENCH) cells --device cuda --no-loop --no-streaming --engines fused --repeats 5 --sizes $(GPU_SIZES)
+TEXT ?= README.md
+
+gpu:
+	PYTHONPATH=src $(PYTHON) -m pytest -m gpu -p no:cacheprovider
+	$(GPU_CELLS) --dtype bfloat16 --cells lstm,gru,gru_after,elman,leaky,lstm_peephole,examples/fading.py:fading
+	$(GPU_CELLS) --dtype float32 --cells lstm,gru,gru_after
+	$(GPU_BENCH) language $(TEXT) --device cuda
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -60,11 +60,10 @@ def cells(
     from recurra.cells.catalogue import find_cell
     from recurra.engines.choose import ENGINES
     from recurra.layers.benchmark import LIMITS, bench_cell, bench_streaming, matrix_rate
+    from recurra.recipes.base import check_device
 
-    choose_from("device", device, ("cpu", "cuda"))
+    check_device(device)
     choose_from("dtype", dtype, DTYPES)
-    if device == "cuda" and not torch.cuda.is_available():
-        raise OptionError("device 'cuda' was asked for; torch sees none on this machine. Use --device cpu.")
     if plot is not None:
         _find_matplotlib()
     found = [find_cell(name) for name in _split(cells)]
@@ -76,7 +75,7 @@ def cells(
     count = threads or os.cpu_count() or 1
     kind: torch.dtype = getattr(torch, dtype)
     results, stream = [], None
-    with _progress() as say, _threads(count):
+    with progress() as say, _threads(count):
         say("a large matrix product")
         rate = matrix_rate(device, kind)
         for cell in found:
@@ -159,7 +158,7 @@ def _threads(count: int) -> Iterator[None]:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
+def progress() -> Iterator[Callable[[str], None]]:
     """One line on standard error that changes; nothing where it is not a terminal."""
     from rich.console import Console
 

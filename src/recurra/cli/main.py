@@ -10,6 +10,7 @@ import typer
 from recurra.cli.automaton import automaton
 from recurra.cli.bench import bench
 from recurra.cli.bench_depth import depth
+from recurra.cli.bench_language import language
 from recurra.cli.bench_mimic import mimic as bench_mimic
 from recurra.cli.bench_training import training
 from recurra.cli.cells import cells
@@ -61,6 +62,7 @@ VERBS = (
 for verb in VERBS:
     app.command()(verb)
 bench.command()(training)
+bench.command()(language)
 bench.command()(depth)
 bench.command()(bench_mimic)
 app.add_typer(bench, name="bench")
