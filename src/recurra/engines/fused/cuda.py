@@ -32,8 +32,8 @@ _RESERVED = CPP_WORDS | set(
 )
 _OWN = tuple(
     """
-    ahead_ argument_ arrived_ arriving_ bias_ carry_ kept_ last_ n_ next_ noise_ now_ p_ parameter_ product_ rows_ s_ tape_ tile_
-    total_ weights_
+    ahead_ argument_ arrived_ arriving_ bias_ by_ carry_ due_ final_ initial_ kept_ last_ n_ next_ noise_ now_ p_ parameter_ per_
+    product_ rows_ s_ state_ tape_ tile_ total_ weights_
     """.split()  # noqa: SIM905
 )
 C_TYPES = {"bfloat16": "bfloat16", "float16": "float16", "float32": "float"}
@@ -92,9 +92,9 @@ class _Kernel(ABC):
         self.types |= {state_argument(state.name): "number*" for state in self.graph.states}
         if self.graph.drives:
             self.types["bias"] = "const parameter*"
-        self.types |= {f"p_{name}": "const parameter*" for name in self.graph.parameters}
+        self.types |= {f"p_{name}": "const float*" for name in self.graph.parameters}
         for name in self.graph.noises:
-            self.types |= {f"n_{name}": "const parameter*", f"n_{name}_step": "whole", f"n_{name}_lane": "whole"}
+            self.types |= {f"n_{name}": "const parameter*", f"by_step_{name}": "whole", f"by_lane_{name}": "whole"}
         self.types |= {f"weights_{k}": "const number*" for k in range(len(plan.groups))}
         self.loads: dict[str, _Load] = {}
 
@@ -122,7 +122,7 @@ class _Kernel(ABC):
             case "parameter":
                 return f"parameter_{place.name}"
             case "noise":
-                at = f"n_{place.name} + next * n_{place.name}_step + lane[p] * n_{place.name}_lane + unit"
+                at = f"n_{place.name} + next * by_step_{place.name} + lane[p] * by_lane_{place.name} + unit"
                 return self.early(f"noise_{place.name}", at, "parameter")
             case "tile":
                 return f"tile_{place.number}_{place.part}"
@@ -159,7 +159,7 @@ class _Kernel(ABC):
     def final(self, name: str, number: str) -> tuple[str, str]:
         """Whether value `number` of a state is one of the last before a lane's end, and its place among these."""
         late = f"({number} - ends[p])"
-        return f"here[p] && {late} >= 0 && {late} < {self.depth(name)}", self.at(f"{state_argument(name)}_final", late)
+        return f"here[p] && {late} >= 0 && {late} < {self.depth(name)}", self.at(state_argument(name, "final"), late)
 
     # -- the step ----------------------------------------------------------------------------------------------------
 
@@ -321,7 +321,7 @@ class _Forward(_Kernel):
         self.program = plan.forward
         self.rows = exchanged_rows(self.program, tiles)
         self.types |= {f"rows_{k}": "number*" for k in self.rows}
-        self.types |= {f"{state_argument(state.name)}_final": "number*" for state in self.graph.states}
+        self.types |= {state_argument(state.name, "final"): "number*" for state in self.graph.states}
 
     def read_other(self, place: Place) -> str | None:
         if place.kind != "state":
@@ -392,15 +392,11 @@ class _Backward(_Kernel):
         super().__init__(plan, tiles, dtype, parameters, exact)
         self.program = plan.backward
         for state in self.graph.states:
-            name = state_argument(state.name)
-            self.types |= {f"{name}_arriving": "const number*", f"{name}_arriving_step": "whole"}
-            self.types |= {
-                f"{name}_arriving_lane": "whole",
-                f"{name}_final": "const number*",
-                f"{name}_initial": "float*",
-            }
-            at = f"{name}_arriving + next * {name}_arriving_step + lane[p] * {name}_arriving_lane + unit"
-            self.loads[f"arriving_{state.name}"] = _Load(f"arriving_{state.name}", "number", at, f"{name}_arriving")
+            name = state.name
+            kinds = {"arriving": "const number*", "per_step": "whole", "per_lane": "whole", "final": "const number*"}
+            self.types |= {state_argument(name, role): kind for role, kind in (kinds | {"initial": "float*"}).items()}
+            at = f"arriving_{name} + next * per_step_{name} + lane[p] * per_lane_{name} + unit"
+            self.loads[f"arriving_{name}"] = _Load(f"arriving_{name}", "number", at, f"arriving_{name}")
         self.types |= {"gradient": "number*", "sums": "float*"}
         self.types |= {f"argument_{k}": "number*" for k in sorted({n for n in plan.arguments if n is not None})}
         self.carried: set[tuple[str, int]] = set()
@@ -409,7 +405,7 @@ class _Backward(_Kernel):
         if place.kind in ("state", "next"):
             K = self.depth(place.name)
             back = K - place.number if place.kind == "state" else K
-            return self.early(f"{place.name}_at_{back}", self.at(state_argument(place.name), f"(next + {back})"))
+            return self.early(f"state_{place.name}_at_{back}", self.at(state_argument(place.name), f"(next + {back})"))
         if place.kind == "adjoint":
             return f"arrived_{place.name}[p]"
         return None
@@ -441,29 +437,27 @@ class _Backward(_Kernel):
     def final_gradient(self, name: str, number: str) -> str:
         """What arrives at value `number` of a state because it is a final one."""
         here, at = self.final(name, number)
-        return f"({state_argument(name)}_final && {here} ? wide(load({at})) : two())"
+        return f"(final_{name} && {here} ? wide(load({at})) : two())"
 
     def source(self) -> Source:
         body = self.step()
         states, numbers = self.graph.states, range(len(self.plan.accumulated))
         arrive, end, first, last = [], [], [], []
         for state in states:
-            name, K = state_argument(state.name), state.depth
-            first += [f"arriving_{state.name}_{d}[p] = two();" for d in range(K)]
-            arriving = [f"arriving_{state.name}_0[p]", f"now_arriving_{state.name}[p]"]
-            arriving.append(self.final_gradient(state.name, f"t + {K}"))
-            arrive.append(f"arrived_{state.name}[p] = alive[p] ? {' + '.join(arriving)} : two();")
+            name, K = state.name, state.depth
+            first += [f"due_{name}_{d}[p] = two();" for d in range(K)]
+            arriving = [f"due_{name}_0[p]", f"now_arriving_{name}[p]"]
+            arriving.append(self.final_gradient(name, f"t + {K}"))
+            arrive.append(f"arrived_{name}[p] = alive[p] ? {' + '.join(arriving)} : two();")
             for d in range(1, K + 1):
-                parts = [f"arriving_{state.name}_{d}[p]"] if d < K else []
-                parts += [f"carry_{state.name}_{d}[p]"] if (state.name, d) in self.carried else []
-                end.append(f"arriving_{state.name}_{d - 1}[p] = {' + '.join(parts) or 'two()'};")
-            for d in range(K):  # arriving_d now belongs to value number K - 1 - d
+                parts = [f"due_{name}_{d}[p]"] if d < K else []
+                parts += [f"carry_{name}_{d}[p]"] if (name, d) in self.carried else []
+                end.append(f"due_{name}_{d - 1}[p] = {' + '.join(parts) or 'two()'};")
+            for d in range(K):  # due_d now belongs to value number K - 1 - d
                 k = K - 1 - d
-                at = self.at(f"{name}_initial", str(k))
-                last.append(
-                    f"if (here[p]) put({at}, arriving_{state.name}_{d}[p] + {self.final_gradient(state.name, str(k))});"
-                )
-        carried = [f"arriving_{s.name}_{d}[PAIRS]" for s in states for d in range(s.depth)]
+                at = self.at(state_argument(name, "initial"), str(k))
+                last.append(f"if (here[p]) put({at}, due_{name}_{d}[p] + {self.final_gradient(name, str(k))});")
+        carried = [f"due_{s.name}_{d}[PAIRS]" for s in states for d in range(s.depth)]
         now = [f"arrived_{s.name}[PAIRS]" for s in states] + [f"carry_{n}_{d}[PAIRS]" for n, d in sorted(self.carried)]
         at = f"sums + (blockIdx.y * {len(numbers)} + {{}}) * H + unit"
         return self.written(

@@ -191,7 +191,7 @@ class Sequence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, task: Task, *tensors: Tensor) -> tuple[Tensor, ...]:
         x, W, b, U, *rest = tensors
-        units = [aligned(each.to(b.dtype)) for each in rest[: len(task.units)]]
+        units = [aligned(each.float()) for each in rest[: len(task.units)]]  # what is folded would not survive 16 bits
         initial = rest[len(task.units) :]
         made, graph = task.plan, task.graph
         (T, B, D), H, G = x.shape, U.shape[1], len(graph.drives)
@@ -222,7 +222,7 @@ class Sequence(torch.autograd.Function):
         arguments["means"] = _means(made.forward.means, T, B, tiles, x.device)
         final = [torch.empty(first.shape, dtype=task.dtype, device=x.device) for first in initial if tiles.native]
         if final:
-            arguments |= _named(graph, final, "_final")
+            arguments |= _named(graph, final, "final")
         call(task, "forward", tiles, arguments)
 
         ctx.task, ctx.sizes, ctx.dtypes = task, (T, B, H), [tensor.dtype for tensor in tensors]
@@ -253,10 +253,10 @@ class Sequence(torch.autograd.Function):
             "sums": sums,
             "means": _means(made.backward.means, T, B, tiles, device),
         }
-        arguments |= _named(graph, states) | _named(graph, first, "_initial") | _named(graph, final, "_final")
-        arguments |= _named(graph, arriving, "_arriving")
-        arguments |= _named(graph, (0 if each is None else each.stride(0) for each in arriving), "_arriving_step")
-        arguments |= _named(graph, (0 if each is None else each.stride(1) for each in arriving), "_arriving_lane")
+        arguments |= _named(graph, states) | _named(graph, first, "initial") | _named(graph, final, "final")
+        arguments |= _named(graph, arriving, "arriving")
+        arguments |= _named(graph, (0 if each is None else each.stride(0) for each in arriving), "per_step")
+        arguments |= _named(graph, (0 if each is None else each.stride(1) for each in arriving), "per_lane")
         arguments |= {f"p_{name}": value for name, value in zip(task.units, units, strict=True)}
         for k, group in enumerate(made.groups):
             arguments[f"weights_{k}"] = block(U, graph.matrices, group.names, H).to(task.dtype).contiguous()
@@ -274,8 +274,8 @@ class Sequence(torch.autograd.Function):
         return (None, *(None if g is None else g.to(dtype) for g, dtype in zip(results, ctx.dtypes, strict=True)))
 
 
-def _named(graph: Graph, values: Iterable[Any], suffix: str = "") -> dict[str, Any]:
-    return {state_argument(state.name) + suffix: value for state, value in zip(graph.states, values, strict=True)}
+def _named(graph: Graph, values: Iterable[Any], role: str = "s") -> dict[str, Any]:
+    return {state_argument(state.name, role): value for state, value in zip(graph.states, values, strict=True)}
 
 
 def _side_by_side(U: Tensor, tiles: Tiles, dtype: torch.dtype) -> Tensor:
@@ -301,8 +301,8 @@ def _mask_arguments(masks: Mapping[str, Tensor]) -> dict[str, Tensor | int]:
     arguments: dict[str, Tensor | int] = {}
     for name, mask in masks.items():
         arguments[f"n_{name}"] = mask
-        arguments[f"n_{name}_step"] = mask.stride(0) if mask.shape[0] > 1 else 0
-        arguments[f"n_{name}_lane"] = mask.stride(1) if mask.shape[1] > 1 else 0
+        arguments[f"by_step_{name}"] = mask.stride(0) if mask.shape[0] > 1 else 0
+        arguments[f"by_lane_{name}"] = mask.stride(1) if mask.shape[1] > 1 else 0
     return arguments
 
 

@@ -60,5 +60,10 @@ def awaited_states(program: Program) -> frozenset[str]:
     return frozenset(product.source.name for product in products if product.source.kind == "state")
 
 
-def state_argument(name: str) -> str:
-    return f"s_{name}"
+def state_argument(name: str, role: str = "s") -> str:
+    """What an argument of a kernel is called that belongs to a state. The role comes first: no state's name can be taken for it.
+
+    - `s`: its values; `initial`, `final`: those before the first step and before each lane's end, or their gradients;
+    - `arriving`: gradients from outside at each step; `per_step`, `per_lane`: how far these lie apart.
+    """
+    return f"{role}_{name}"

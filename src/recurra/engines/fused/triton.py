@@ -59,14 +59,34 @@ _OWN = (
         "arrived_",
         "arriving_",
         "bias_",
+        "by_",
         "carry_",
         "columns_",
+        "due_",
         "exists_",
+        "final_",
+        "initial_",
         "input_",
         "last_",
         "mean_",
     ),
-    *("n_", "next_", "noise_", "p_", "parameter_", "part_", "row_", "rows_", "s_", "sum_", "tape_", "tile_", "total_"),
+    *(
+        "n_",
+        "next_",
+        "noise_",
+        "now_",
+        "p_",
+        "parameter_",
+        "part_",
+        "per_",
+        "row_",
+        "rows_",
+        "s_",
+        "sum_",
+        "tape_",
+        "tile_",
+        "total_",
+    ),
     *("w_", "weights_", "within_"),
 )
 IN_REGISTERS = 64 * 1024
@@ -128,7 +148,7 @@ class _Kernel(ABC):
             self.arguments.append("bias")
         self.arguments += [f"p_{name}" for name in self.graph.parameters]
         for name in self.graph.noises:
-            self.arguments += [f"n_{name}", f"n_{name}_step", f"n_{name}_lane"]
+            self.arguments += [f"n_{name}", f"by_step_{name}", f"by_lane_{name}"]
         self.arguments += [f"weights_{k}" for k in range(len(plan.groups))]
         self.ahead: dict[str, str] = {}  # loads of this step's numbers, made steps ahead: name → address at step `step`
         self.tiles_of: dict[tuple[int, int], str] = {}
@@ -156,7 +176,7 @@ class _Kernel(ABC):
             case "noise":
                 return self.early(
                     f"noise_{place.name}",
-                    f"n_{place.name} + step * n_{place.name}_step + lane * n_{place.name}_lane + unit",
+                    f"n_{place.name} + step * by_step_{place.name} + lane * by_lane_{place.name} + unit",
                 )
             case "tile":
                 return self.tiles_of.get((place.number, place.part), "")
@@ -421,10 +441,11 @@ class _Kernel(ABC):
         places = range(self.distance)
         return [line for k in places for line in (f"step = {step.format(k)}", *self.load_ahead(k))]
 
-    def take_loads(self, names: Iterable[str]) -> list[str]:
+    def take_loads(self, names: Iterable[str], prefix: str = "") -> list[str]:
         """This step's numbers, and all others one place nearer. Only now they become float32: that would wait for them."""
         moves = [f"ahead_{{0}}_{k} = ahead_{{0}}_{k + 1}" for k in range(self.distance - 1)]
-        return [line.format(name) for name in names for line in ("{0} = ahead_{0}_0.to(tl.float32)", *moves)]
+        take = prefix + "{0} = ahead_{0}_0.to(tl.float32)"
+        return [line.format(name) for name in names for line in (take, *moves)]
 
     @abstractmethod
     def store(self, place: Place, value: str) -> list[str]:
@@ -516,9 +537,8 @@ class _Backward(_Kernel):
         super().__init__(plan, tiles, dtype, precision)
         self.program = plan.backward
         for state in self.graph.states:
-            name = state_argument(state.name)
-            self.arguments += [f"{name}_arriving", f"{name}_arriving_step", f"{name}_arriving_lane"]
-            self.arguments += [f"{name}_final", f"{name}_initial"]
+            roles = ("arriving", "per_step", "per_lane", "final", "initial")
+            self.arguments += [state_argument(state.name, role) for role in roles]
         self.arguments += ["gradient", "sums"]
         self.arguments += [f"argument_{k}" for k in sorted({n for n in plan.arguments if n is not None})]
         if not tiles.alone and self.program.means:
@@ -545,16 +565,17 @@ class _Backward(_Kernel):
     def load_ahead(self, place: int) -> list[str]:
         """What arrives at a state from outside is loaded as well, where anything does."""
         lines = super().load_ahead(place)
-        for name in (state_argument(state.name) for state in self.graph.states):
-            at = f"{name}_arriving + step * {name}_arriving_step + lane * {name}_arriving_lane + unit"
-            load = f"ahead_{name}_now_{place} = tl.load({at}, mask=here, other=0.0)"
-            lines += [f"if {name}_arriving is not None:", f"    {load}"]
+        for state in self.graph.states:
+            at = f"arriving_{state.name} + step * per_step_{state.name} + lane * per_lane_{state.name} + unit"
+            load = f"ahead_arriving_{state.name}_{place} = tl.load({at}, mask=here, other=0.0)"
+            lines += [f"if arriving_{state.name} is not None:", f"    {load}"]
         return lines
 
     def take_arriving(self) -> list[str]:
         lines = []
-        for name in (state_argument(state.name) for state in self.graph.states):
-            lines += [f"if {name}_arriving is not None:", *_indent(self.take_loads([f"{name}_now"]), 4)]
+        for state in self.graph.states:
+            taken = self.take_loads([f"arriving_{state.name}"], "now_")
+            lines += [f"if arriving_{state.name} is not None:", *_indent(taken, 4)]
         return lines
 
     def row(self, source: Place) -> tuple[str, int]:
@@ -586,33 +607,33 @@ class _Backward(_Kernel):
         """∂L of the final values for the lanes whose value number `index` is one of them."""
         late = f"({index} - ends)[:, None]"
         mask = f"here & ({late} >= 0) & ({late} < {K})"
-        return f"tl.load({name}_final + ({late} * B + lane) * H + unit, mask={mask}, other=0.0).to(tl.float32)"
+        return f"tl.load(final_{name} + ({late} * B + lane) * H + unit, mask={mask}, other=0.0).to(tl.float32)"
 
     def source(self) -> Source:
         body = self.step()
         arrive, begin, end, out = [], [], [], []
         for state in self.graph.states:
-            name, K = state_argument(state.name), state.depth
-            begin += [f"arriving_{state.name}_{d} = zero" for d in range(K)]
+            name, K = state.name, state.depth
+            begin += [f"due_{name}_{d} = zero" for d in range(K)]
             arrive += [
-                f"arrived_{state.name} = arriving_{state.name}_0",
-                f"if {name}_arriving is not None:",
-                f"    arrived_{state.name} += {name}_now",
-                f"if {name}_final is not None:",
-                f"    arrived_{state.name} += {self.final(name, K, f't + {K}')}",
-                f"arrived_{state.name} = tl.where(alive, arrived_{state.name}, 0.0)",
+                f"arrived_{name} = due_{name}_0",
+                f"if arriving_{name} is not None:",
+                f"    arrived_{name} += now_arriving_{name}",
+                f"if final_{name} is not None:",
+                f"    arrived_{name} += {self.final(name, K, f't + {K}')}",
+                f"arrived_{name} = tl.where(alive, arrived_{name}, 0.0)",
             ]
             for d in range(1, K + 1):
-                parts = [f"arriving_{state.name}_{d}"] if d < K else []
+                parts = [f"due_{name}_{d}"] if d < K else []
                 parts += [self.carried[state.name, d]] if (state.name, d) in self.carried else []
                 # "+ zero": of bare copies Triton 3.6 takes it that they never change, and leaves out the arrival
-                end.append(f"arriving_{state.name}_{d - 1} = {' + '.join([*parts, 'zero'])}")
-            for d in range(K):  # arriving_d now belongs to value number K - 1 - d
+                end.append(f"due_{name}_{d - 1} = {' + '.join([*parts, 'zero'])}")
+            for d in range(K):  # due_d now belongs to value number K - 1 - d
                 k = K - 1 - d
                 out += [
-                    f"if {name}_final is not None:",
-                    f"    arriving_{state.name}_{d} += {self.final(name, K, str(k))}",
-                    f"tl.store({name}_initial + ({k} * B + lane) * H + unit, arriving_{state.name}_{d}, mask=here)",
+                    f"if final_{name} is not None:",
+                    f"    due_{name}_{d} += {self.final(name, K, str(k))}",
+                    f"tl.store(initial_{name} + ({k} * B + lane) * H + unit, due_{name}_{d}, mask=here)",
                 ]
         for k, _ in enumerate(self.plan.accumulated):
             begin.append(f"total_{k} = zero")
