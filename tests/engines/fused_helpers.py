@@ -1,6 +1,7 @@
 """What the tests of the fused engine share: layers that neither die nor explode over long runs, and whole runs by name."""
 
 import math
+from dataclasses import replace
 
 import torch
 from hypothesis import assume
@@ -25,6 +26,10 @@ from recurra import (
     tanh,
     where,
 )
+from recurra.engines.fused import gpu
+from recurra.engines.fused.fold import fold
+from recurra.engines.fused.programs import Tiles
+from recurra.engines.protocol import YES, Answer, Run, Weights
 from tests.helpers import flatten, random_state
 
 
@@ -172,3 +177,22 @@ def check_against_eager(cell: Cell | str, B: int, T: int, H: int, dtype: torch.d
         plain = everything(layer, x, state, lengths, engine="eager", record=record)
         tolerance = max(1e-5, 4 * max(errors(plain, expected).values()))
     assert_near(found, expected, tolerance)
+
+
+class Cut:
+    """The generated GPU kernels with given tiles, as an engine on tensors of any device; results are float32."""
+
+    name = "cut"
+
+    def __init__(self, forward: Tiles, backward: Tiles, dtype: torch.dtype = torch.float32):
+        self.tiles, self.dtype = (forward, backward), dtype
+
+    def supports(self, *asked: object, **options: object) -> Answer:
+        return YES
+
+    def run(self, cell: Cell, weights: Weights, x: Tensor, initial, lengths, *, record: bool = False) -> Run:
+        folded = fold(cell.graph)
+        weights = replace(weights, units=folded.units(weights.units)) if folded.made else weights
+        run = gpu.run_cut(folded.graph, weights, x, initial, lengths, record=record, dtype=self.dtype, tiles=self.tiles)
+        states = None if run.states is None else tuple(each.float() for each in run.states)
+        return Run(run.outputs.float(), tuple(each.float() for each in run.final), states)

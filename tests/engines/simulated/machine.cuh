@@ -76,7 +76,9 @@ DEVICE unsigned bits_of(float v) {
     std::memcpy(&bits, &v, 4);
     return bits;
 }
-DEVICE uint2 narrow(float low, float high, float) { return {bits_of(low), bits_of(high)}; }
+DEVICE uint2 narrow(float low, float high, float) {
+    return {low == low ? bits_of(low) : 0x7fffffff, high == high ? bits_of(high) : 0x7fffffff};
+}
 template <class kind>
 unsigned narrow(float low, float high, kind as) { return narrow(low, as) | unsigned(narrow(high, as)) << 16; }
 

@@ -68,18 +68,18 @@ def build(source: str, real: str, about: str) -> ctypes.CDLL:
     headers = [header.read_text() for header in HEADERS]
     key = hashlib.sha256("\n".join([source, *headers, _machine(), *flags]).encode()).hexdigest()[:32]
     library = cache_folder() / f"{key}.so"
-    if not _is_sound(library):
+    if not is_sound(library):
         _compile(source, flags, library, about)
     return ctypes.CDLL(str(library))
 
 
-def _checksum(library: Path) -> Path:
+def checksum_of(library: Path) -> Path:
     return library.with_suffix(".sha256")
 
 
-def _is_sound(library: Path) -> bool:
+def is_sound(library: Path) -> bool:
     try:
-        return _checksum(library).read_text() == hashlib.sha256(library.read_bytes()).hexdigest()
+        return checksum_of(library).read_text() == hashlib.sha256(library.read_bytes()).hexdigest()
     except OSError:
         return False
 
@@ -101,7 +101,9 @@ def _compile(source: str, flags: list[str], library: Path, about: str) -> None:
                 raise EngineError(f"the compiler refused {about}: {first}. Use engine='eager', and please report it.")
             note.write_text(hashlib.sha256(made.read_bytes()).hexdigest())
             text.replace(library.with_suffix(".cpp"))
-            note.replace(_checksum(library))  # before the library: a reader between the two finds a mismatch and builds
+            note.replace(
+                checksum_of(library)
+            )  # before the library: a reader between the two finds a mismatch and builds
             made.replace(library)
     except OSError as error:
         raise EngineError(
@@ -110,12 +112,14 @@ def _compile(source: str, flags: list[str], library: Path, about: str) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Into the cache in one move, so that processes may write the same file at once."""
+    """Into the cache in one move, with its checksum, so that processes may write the same file at once."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            made = Path(folder) / path.name
+            made, note = Path(folder) / path.name, Path(folder) / "note"
             made.write_bytes(content)
+            note.write_text(hashlib.sha256(content).hexdigest())
+            note.replace(checksum_of(path))
             made.replace(path)
     except OSError as error:
         raise EngineError(

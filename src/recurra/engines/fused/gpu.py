@@ -1,4 +1,4 @@
-"""The generated Triton kernels, loaded and run: all steps of a sequence in one launch forward and one backward."""
+"""The generated GPU kernels, loaded and run: all steps of a sequence in one launch forward and one backward."""
 
 from __future__ import annotations
 
@@ -91,25 +91,43 @@ def run(
     """Under autocast sequences are stored in its dtype, otherwise in that of the weights."""
     autocast = torch.is_autocast_enabled("cuda")
     dtype = torch.get_autocast_dtype("cuda") if autocast else weights.W.dtype
+    tiles = choose_tiles(plan(graph), x.shape[1], initial[0].shape[-1], dtype.itemsize, x.device)
+    with torch.autocast("cuda", enabled=False) if autocast else nullcontext():
+        return run_cut(graph, weights, x, initial, lengths, record=record, dtype=dtype, tiles=tiles)
+
+
+def run_cut(
+    graph: Graph,
+    weights: Weights,
+    x: Float[Tensor, "T B D"],
+    initial: tuple[Float[Tensor, "_K B H"], ...],
+    lengths: Int[Tensor, " B"] | None,
+    *,
+    record: bool,
+    dtype: torch.dtype,
+    tiles: tuple[Tiles, Tiles],
+) -> Run:
+    """With these tiles, in as many launches as they need."""
     (_, B, _), H = x.shape, initial[0].shape[-1]
-    tiles = choose_tiles(plan(graph), B, H, dtype.itemsize, x.device)
     most = min(lanes_at_once(each, x.device) or B for each in tiles)
+    # a copy: the kernel reads neighbours in memory, and the caller may change his before the backward run
+    ends = None if lengths is None else lengths.clone(memory_format=torch.contiguous_format)
     masks = whole_masks(weights, H) if weights.noise else {}
     names, common = tuple(weights.units), (weights.W, weights.b, weights.U, *weights.units.values())
 
-    def piece(x: Tensor, initial: Iterable[Tensor], lengths: Tensor | None, masks: dict[str, Tensor]) -> Any:
-        task = Task(graph, names, masks, lengths, record, dtype, tiles)
+    def piece(x: Tensor, initial: Iterable[Tensor], ends: Tensor | None, masks: dict[str, Tensor]) -> Any:
+        task = Task(graph, names, masks, ends, record, dtype, tiles)
         return Sequence.apply(task, x, *common, *initial)  # type: ignore[no-untyped-call]
 
-    with torch.autocast("cuda", enabled=False) if autocast else nullcontext():
-        if most >= B:
-            return as_run(piece(x, initial, lengths, masks), len(initial), record=record)
-        pieces = []
-        for first in range(0, B, most):
-            some = slice(first, first + most)
-            masked = {name: mask[:, some] if mask.shape[1] > 1 else mask for name, mask in masks.items()}
-            ends = None if lengths is None else lengths[some]
-            pieces.append(piece(x[:, some], (each[:, some] for each in initial), ends, masked))
+    if most >= B:
+        return as_run(piece(x, initial, ends, masks), len(initial), record=record)
+    pieces = []
+    for first in range(0, B, most):
+        some = slice(first, first + most)
+        masked = {name: mask[:, some] if mask.shape[1] > 1 else mask for name, mask in masks.items()}
+        pieces.append(
+            piece(x[:, some], (each[:, some] for each in initial), None if ends is None else ends[some], masked)
+        )
     results = [torch.cat(parts, 1) for parts in zip(*pieces, strict=True)]
     return as_run(results, len(initial), record=record)
 
@@ -206,7 +224,9 @@ class Sequence(torch.autograd.Function):
         for known, first in zip(graph.states, initial, strict=True):
             take = unwritten if known.name in awaited or not tiles.native else torch.empty
             state = take(len(first) + T, B, H, dtype=task.dtype, device=x.device)
-            state[: len(first)] = first
+            torch.mul(
+                first, 1, out=state[: len(first)]
+            )  # a copy in which no NaN is the one that stands for "not there yet"
             states.append(state)
         arguments = task.common(T, B) | {"tape": tape, "bias": aligned(b)}
         arguments |= _named(graph, (bits(state) for state in states))
@@ -342,6 +362,8 @@ def source_of(graph: Graph, language: str, B: int = 16, H: int = 256) -> str:
     choose = choose_tiles if language == "cuda" else choose_triton
     cut = choose(plan(graph), B, H, 2, torch.device("cpu"))
     if language == "cuda" and not all(tiles.native for tiles in cut):
-        raise EngineError(f"{graph.name} has no products, or means, and is written in Triton. Ask for --source triton.")
+        raise EngineError(
+            f"{graph.name} has no products, or means, or too many weights, and is written in Triton. Ask for --source triton."
+        )
     functions = zip(("forward", "backward"), cut, strict=True)
     return "\n\n".join(emitted(graph, name, tiles, "bfloat16", "bfloat16", "ieee").text for name, tiles in functions)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 
-from recurra.engines.fused.build import cache_folder, write_whole
+from recurra.engines.fused.build import cache_folder, is_sound, write_whole
 from recurra.errors import EngineError
 
 HEADERS = [Path(__file__).parent / name for name in ("machine.cuh", "steps.cuh")]
@@ -50,8 +50,7 @@ def kernel(source: str, function: str, warps: int, shared: int, device: int) -> 
     parts = [source, *(header.read_text() for header in HEADERS), target, str(_version())]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
     path = cache_folder() / f"{key}.cubin"
-    if not path.exists():
-        write_whole(path.with_suffix(".cu"), source.encode())
+    if not is_sound(path):
         write_whole(path, compile_for(source, target))
     return Kernel(path.read_bytes(), function, warps, shared)
 
@@ -68,13 +67,14 @@ def compile_for(source: str, target: str) -> bytes:
     _check(code, "read")
     options = [f"--gpu-architecture={target}".encode(), b"--std=c++17", b"--ftz=true"]
     code = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
-    if code:
-        said = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode(errors="replace")
-        first = next((line for line in said.splitlines() if "error" in line), said[:200])
-        raise EngineError(f"the CUDA compiler refused a kernel: {first}. Use engine='eager', and please report it.")
-    binary = _text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
-    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-    return binary
+    try:
+        if code:
+            said = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode(errors="replace")
+            first = next((line for line in said.splitlines() if "error" in line), said[:200])
+            raise EngineError(f"the CUDA compiler refused a kernel: {first}. Use engine='eager', and please report it.")
+        return _text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
 
 def is_there() -> bool:
@@ -110,11 +110,11 @@ def _driver() -> ctypes.CDLL:
     return ctypes.CDLL("libcuda.so.1")
 
 
-def _text(size_of: object, get: object, program: ctypes.c_void_p) -> bytes:
+def _text(size_of: Callable[..., int], get: Callable[..., int], program: ctypes.c_void_p) -> bytes:
     size = ctypes.c_size_t()
-    size_of(program, ctypes.byref(size))  # type: ignore[operator]
+    _check(size_of(program, ctypes.byref(size)), "measured")
     text = ctypes.create_string_buffer(size.value)
-    get(program, text)  # type: ignore[operator]
+    _check(get(program, text), "read")
     return text.raw
 
 

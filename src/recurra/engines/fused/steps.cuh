@@ -149,8 +149,8 @@ struct Product {
                 }
     }
 
-    // Numbers of AT_ONCE blocks, of a lane and of the eighth after it. Lanes and inputs that do not exist are read from places
-    // that do: their sums go nowhere, their weights are zero.
+    // Numbers of AT_ONCE blocks, of a lane and of the eighth after it. For lanes that do not exist the last one is read: their
+    // sums go nowhere.
     struct Piece {
         const number *top, *low;
         int start;
@@ -160,7 +160,8 @@ struct Product {
             top = pinned(row + min(lane, B - 1) * distance), low = pinned(row + min(lane + 8, B - 1) * distance);
         }
         DEVICE uint4 look(int k, int half) const {
-            return peek((half ? low : top) + (exists(start + k) ? first_input() + BLOCK * (start + k) : 0));
+            if (!exists(start + k)) return {0, 0, 0, 0};
+            return peek((half ? low : top) + first_input() + BLOCK * (start + k));
         }
         DEVICE void look(int from) {
             start = from;

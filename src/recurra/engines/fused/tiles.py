@@ -66,8 +66,8 @@ def _choose_native(program: Program, B: int, H: int, itemsize: int, sms: int, sh
     for most in (64, 32, LANES):  # lanes a program
         for units, warps in CUTS[itemsize]:
             programs = -(-H // units)
+            lanes = _lanes(B, programs, sms, most)
             for buffers in (2, 1):
-                lanes = _lanes(B, programs, sms, most)
                 tiles = Tiles(H, lanes, units, warps=warps, native=True, itemsize=itemsize, buffers=buffers)
                 if programs <= sms and on_chip.can_run(program, tiles, shared):
                     return tiles
