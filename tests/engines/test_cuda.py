@@ -241,3 +241,33 @@ def test_rows_that_are_no_whole_words_are_left_to_triton():
     assert not any(tiles.native for tiles in choose_tiles(made, 16, 250, 2, HERE))
     assert not any(tiles.native for tiles in choose_tiles(made, 16, 250, 4, HERE))
     assert all(tiles.native for tiles in choose_tiles(made, 16, 252, 4, HERE))
+
+
+def test_compiled_kernels_are_kept_and_a_damaged_one_is_built_again(monkeypatch, tmp_path):
+    built: list[str] = []
+    loaded: list[bytes] = []
+
+    def compile_for(source: str, target: str) -> bytes:
+        built.append(target)
+        return b"machine code"
+
+    monkeypatch.setenv("RECURRA_CACHE", str(tmp_path))
+    monkeypatch.setattr(nvrtc, "compile_for", compile_for)
+    monkeypatch.setattr(nvrtc.Kernel, "__init__", lambda self, binary, *rest: loaded.append(binary))
+    monkeypatch.setattr(nvrtc, "_version", lambda: (13, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+
+    def start() -> None:
+        """As in a new process."""
+        nvrtc.kernel.cache_clear()
+        nvrtc.kernel("source", "forward", 4, 0, 0)
+
+    start()
+    start()
+    assert built == ["sm_90"]
+    (kept,) = tmp_path.rglob("*.cubin")
+    kept.write_bytes(b"machine")
+    start()
+    assert built == ["sm_90", "sm_90"]
+    assert loaded == [b"machine code"] * 3
+    nvrtc.kernel.cache_clear()
