@@ -137,8 +137,9 @@ def test_how_a_run_is_cut_is_said_in_words():
     def said(name, batch, units):
         return in_words(plan(CATALOGUE[name].graph), batch, units, 2, here)
 
-    assert said("lstm", 16, 256) == "weights stay on chip, 16 programs of 16 units and 16 lanes"
-    assert said("lstm", 256, 1024) == "weights stay on chip, 64 programs of 16 units and 64 lanes, 2 launches"
+    assert said("lstm", 16, 256) == "weights stay in registers, 16 programs of 16 units and 16 lanes"
+    assert said("lstm", 256, 1024) == "weights stay in registers, 64 programs of 16 units and 64 lanes, 2 launches"
+    assert said("lstm_norm", 16, 256).startswith("weights stay in shared memory")
     assert said("lstm", 1, 4096).startswith("weights are read again at every step")
     assert said("lstm", 4096, 20) == "each program owns all units of its lanes"
     assert said("mingru", 4096, 4096) == "units run on their own"

@@ -100,7 +100,8 @@ def in_words(plan: Plan, B: int, H: int, itemsize: int, device: torch.device) ->
     often = f", {launches} launches" if launches > 1 else ""
     if tiles.alone:
         return "each program owns all units of its lanes" if _outputs(plan.forward) else "units run on their own"
-    weights = "stay on chip" if tiles.resident else "are read again at every step"
+    where = "stay in registers" if tiles.native else "stay in shared memory"
+    weights = where if tiles.resident else "are read again at every step"
     return f"weights {weights}, {tiles.programs} programs of {tiles.units} units and {tiles.lanes} lanes{often}"
 
 
