@@ -13,7 +13,9 @@ from recurra.data.cases import CaseCode, Cases
 from recurra.data.events import Case
 from recurra.errors import DataError
 from recurra.models.events import EventModel
+from recurra.recipes.catalogue import begin, find_recipe
 from recurra.recipes.event_reading import LONGEST, strings_of
+from recurra.recipes.reader import override
 from tests.cli.test_train import refused
 
 SETTINGS = [
@@ -124,6 +126,16 @@ def test_a_case_is_judged_the_same_in_any_company() -> None:
         n = len(cases[k].activities)
         torch.testing.assert_close(own[0], logits[k, :n])
         torch.testing.assert_close(gap[0], gaps[k, :n])
+
+
+def test_what_is_expected_has_a_name(here: Path) -> None:
+    """Activities that training never saw have a number, 0, and no name: they are nothing that can be expected."""
+    experiment = begin(override(find_recipe("events"), ["data.path=log.csv", "model.hidden_size=4"]))
+    model = experiment.make_model()
+    with torch.no_grad():
+        model.output.bias[0] = 20.0
+        model.output.bias[3] = 10.0
+    assert {flag.expected for flag in experiment.flag(model, None, 1.1)} == {experiment.code.activities[3]}
 
 
 def test_a_rank_without_cases_takes_part_in_validation() -> None:

@@ -133,7 +133,7 @@ def _from_rows(file: Path, table: Table, how: How) -> Labelled:
             if row.get(name) is None:
                 raise DataError(f"{place} has no {name!r}. Found: {', '.join(row)}.")
         if len(names) > 1:
-            kind, sequence = "numbers", np.array([[number(row[name], place)] for name in names])
+            kind, sequence = "numbers", np.array([[number(row[name], f"{place}, {name}")] for name in names])
         else:
             kind, sequence = _sequence(row[names[0]], f"{place}, {names[0]}")
         kinds.append(kind)

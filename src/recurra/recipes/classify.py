@@ -234,6 +234,11 @@ class Labelling(Experiment[Labeller]):
                 raise OptionError(
                     f"{group}.{name}={value} would change nothing here: {self.recipe.data.path} holds {found.kind}. Leave it out."
                 )
+        if self.whiten and found.kind in ("numbers", "images") and found.sequences[0].shape[1] == 1:
+            raise OptionError(
+                f"data.whiten={self.whiten} would change nothing here: it mixes channels, and {self.recipe.data.path} is read "
+                "as one. Leave it out."
+            )
 
     @property
     def whiten(self) -> float:
