@@ -15,6 +15,7 @@ from recurra.errors import DataError
 from recurra.models.events import EventModel
 from recurra.recipes.catalogue import begin, find_recipe
 from recurra.recipes.event_reading import LONGEST, strings_of
+from recurra.recipes.events import _counted
 from recurra.recipes.reader import override
 from tests.cli.test_train import refused
 
@@ -136,6 +137,15 @@ def test_what_is_expected_has_a_name(here: Path) -> None:
         model.output.bias[0] = 20.0
         model.output.bias[3] = 10.0
     assert {flag.expected for flag in experiment.flag(model, None, 1.1)} == {experiment.code.activities[3]}
+
+
+def test_counting_is_judged_where_it_counts() -> None:
+    """`check` follows most often, but only what comes first: after two events or more the end does, and after `check` `fix`."""
+    cases = [Case("1", ["open", "check", "fix"], None), Case("2", ["open", "check"], None)]
+    train = [*cases, Case("3", ["open", "check", "fix"], None), Case("4", ["open"], None)]
+    assert _counted(train, cases, 0) == [(2, False), (3, True), (2, True)]
+    assert _counted(train, cases, 1) == [(2, True), (3, True), (2, False)]
+    assert _counted([Case("5", ["open"], None)], cases, 1) == [(2, False), (3, False), (2, False)]
 
 
 def test_a_rank_without_cases_takes_part_in_validation() -> None:

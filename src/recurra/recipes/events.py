@@ -439,18 +439,18 @@ def _row(right: list[tuple[int, bool]]) -> dict[str, float]:
 
 
 def _counted(train: list[Case], cases: list[Case], order: int) -> list[tuple[int, bool]]:
-    """The most frequent follower of the last activity (order 1), or of any (order 0)."""
+    """The most frequent follower of the last activity (order 1), or of any (order 0); counted where it is judged, after
+    beginnings of at least two events."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for case in train:
-        for now, then in zip(case.activities, [*case.activities[1:], ""], strict=True):
+        for now, then in zip(case.activities[1:], [*case.activities[2:], ""], strict=False):
             counts[now if order else ""][then] += 1
             counts[""][then] += order  # what to say after an activity that was never seen
     right = []
     for case in cases:
-        for t, (now, then) in enumerate(zip(case.activities, [*case.activities[1:], ""], strict=True)):
-            if t:
-                said = counts.get(now if order else "", counts[""]).most_common(1)[0][0]
-                right.append((t + 1, said == then))
+        for t, (now, then) in enumerate(zip(case.activities[1:], [*case.activities[2:], ""], strict=False), start=2):
+            likely = counts.get(now if order else "", counts[""]).most_common(1)
+            right.append((t, bool(likely) and likely[0][0] == then))
     return right
 
 
