@@ -218,6 +218,7 @@ def test_a_setting_changes_something_or_is_refused(place: Path, case: str) -> No
         ("addition", ["model.attention=dot"], "model.context=both"),
         ("forecast", ["data.path=series.csv", "data.task=lorenz"], "data.path=series.csv"),
         ("reservoir", ["data.task=narma", "data.path=series.csv"], "data.path=series.csv"),
+        ("reservoir", ["data.task=narma", "training.starts=3"], "it is for forecasts, and data.task=narma is none"),
         ("feedforward", ["data.path=points.csv", "data.task=xor"], "data.path=points.csv"),
         ("tree", ["data.path=trees.txt", "data.task=logic"], "data.path=trees.txt"),
         ("text", ["training.momentum=0.5"], "training.optimiser=adamw"),

@@ -94,6 +94,8 @@ def test_attributes_of_the_next_event(capsys: pytest.CaptureFixture[str]) -> Non
     assert json.loads(capsys.readouterr().out)["predictions"][0]["attributes"] == {"worker": "Cem"}
     assert run(["predict", "run", "open.csv"]) == 0
     assert capsys.readouterr().out.strip().endswith("worker Cem")
+    assert run(["mimic", "run"]) == 0
+    assert capsys.readouterr().out.count("accuracy of the network") == 1
 
 
 @pytest.mark.usefixtures("here")
