@@ -141,6 +141,18 @@ def test_what_is_expected_has_a_name(here: Path) -> None:
     assert {flag.expected for flag in experiment.flag(model, None, 1.1)} == {experiment.code.activities[3]}
 
 
+@pytest.mark.usefixtures("here")
+def test_a_next_value_that_is_empty_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = Path("log.csv").read_text().splitlines()
+    worked = [f"{row},{'Ann' if ',open,' in row else ''}" for row in rows[1:]]
+    Path("worked.csv").write_text("\n".join([f"{rows[0]},worker", *worked]))
+    settings = ["data.path=worked.csv", "data.attributes=worker", "data.predict=worker", *SETTINGS]
+    assert run(["train", "events", *settings, "training.steps=40", "--out", "run"]) == 0
+    capsys.readouterr()
+    assert run(["predict", "run"]) == 0
+    assert all(line.endswith("\tworker (empty)") for line in capsys.readouterr().out.splitlines())
+
+
 def test_counting_is_judged_where_it_counts() -> None:
     """`check` follows most often, but only what comes first: after two events or more the end does, and after `check` `fix`."""
     cases = [Case("1", ["open", "check", "fix"], None), Case("2", ["open", "check"], None)]

@@ -94,7 +94,7 @@ def find_columns(
     if others and all(2 * len(rows) < len(table.rows) for rows in words.values()):
         row, name = min((rows[0], name) for name, rows in words.items() if rows)
         raise DataError(
-            f"{table.places[row]}, {name}: {table.rows[row][name]!r} is not a finite number, as most of the column is. "
+            f"{table.places[row]}, {name}: {table.rows[row][name]!r} is not a finite number, as most cells of the column are. "
             "Correct it, write ? where a value is missing, or name the column of a text with data.text=NAME."
         )
     raise DataError(f"{path}: which column holds the text? Found: {', '.join(found)}. Say data.text=NAME.")
