@@ -143,6 +143,11 @@ def test_other_refusals(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "wrong.csv").write_text("words,label\nab,yes\n")
     assert "no column 'word'" in refused(["predict", "run", "wrong.csv"], capsys)
     assert "no file" in refused(["predict", "run", "nowhere.csv"], capsys)
+    for text in ("", "\n\n"):
+        (here / "blank.txt").write_text(text)
+        said = refused(["predict", "run", "blank.txt"], capsys)
+        assert "empty" in said
+        assert "labelled" not in said
 
 
 def test_verbs_that_do_not_fit(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

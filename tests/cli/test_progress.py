@@ -34,7 +34,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 class TestLines:
     def test_everything_goes_to_standard_error(self, capsys: pytest.CaptureFixture[str]) -> None:
-        with Lines(10, "symbol") as display:
+        with Lines(10, "symbols") as display:
             display.say("hello [b]you[/b]")
             display.step(STEP, 12345.6)
             display.validated(VALID)
@@ -54,7 +54,7 @@ class TestLines:
     ) -> None:
         clock = [100.0]
         monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
-        display = Lines(100, "symbol")
+        display = Lines(100, "symbols")
         for step in range(1, 21):
             clock[0] += 0.5
             display.step(Step(step, 1.0, 1.0, 1e-3, 64, skipped=step == 7), 10.0)
@@ -64,14 +64,14 @@ class TestLines:
         assert lines[-1].endswith("38 s left")  # 81 steps at 9 s for 19
 
     def test_a_validation_that_is_not_the_best(self, capsys: pytest.CaptureFixture[str]) -> None:
-        Lines(10, "symbol").validated(Validated(3, 0.5, is_best=False))
+        Lines(10, "symbols").validated(Validated(3, 0.5, is_best=False))
         assert capsys.readouterr().err == "step 3  validation 0.5000\n"
 
 
 class TestLive:
     def shown(self, width: int = 140) -> tuple[Live, io.StringIO]:
         file = io.StringIO()
-        return Live(10, "symbol", Console(file=file, force_terminal=True, width=width)), file
+        return Live(10, "symbols", Console(file=file, force_terminal=True, width=width)), file
 
     def plain(self, file: io.StringIO) -> str:
         """What is on the screen, without colours and movements of the cursor."""
@@ -128,14 +128,14 @@ class TestLive:
 
 class TestWhichOne:
     def test_lines_where_standard_error_is_no_terminal(self) -> None:
-        assert type(make_display(10, "symbol")) is Lines
+        assert type(make_display(10, "symbols")) is Lines
 
     def test_a_bar_on_a_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("FORCE_COLOR", "1")
-        assert type(make_display(10, "symbol")) is Live
+        assert type(make_display(10, "symbols")) is Live
 
     def test_nothing_on_ranks_that_are_not_the_first(self, capsys: pytest.CaptureFixture[str]) -> None:
-        display = make_display(10, "symbol", is_first=False)
+        display = make_display(10, "symbols", is_first=False)
         assert type(display) is Silent
         with display:
             display.step(STEP, 1.0)

@@ -125,6 +125,11 @@ class TestFromEndToEnd:
         assert (row["run"], row["recipe"], row["step"]) == ("run", "text", 60)
         assert row["best_valid"] == pytest.approx(network["nats"], rel=1e-6)
 
+    def test_runs_of_a_folder_that_is_none(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert "nowhere is not there" in refused(["runs", "nowhere"], capsys)
+        (here / "file").write_text("")
+        assert "file is a file" in refused(["runs", "file", "--json"], capsys)
+
     def test_json_prints_one_object_and_nothing_else(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run([*train(steps=6), "--json"]) == 0
         result = json.loads(capsys.readouterr().out)

@@ -146,6 +146,11 @@ class TestClassify:
             assert experiment.encoder.size == size
             trainer, _ = train(experiment)
             assert experiment.judge(trainer.evaluated, Question()).scores["gru-12"]["accuracy"] == 1
+        np.savez(here / "scaled.npz", x=x / np.float32(255), y=y)
+        with pytest.raises(
+            DataError, match=r"trained on bytes, and this file holds others: bytes \(uint8\) are pixels"
+        ):
+            experiment.predict(trainer.evaluated, "scaled.npz")
 
     def test_without_validation_the_last_model_is_kept(self, here: Path) -> None:
         write_texts(here / "a.csv")
@@ -197,6 +202,7 @@ class TestTag:
                 tags = ["up" if total > 0 else "down" for total in np.cumsum(x)]
                 out.write(json.dumps({"values": x.tolist(), "tags": tags}) + "\n")
         experiment = make("tag", "data.path=a.jsonl", "model.dropout=0", "model.input_dropout=0")
+        assert "(steps from 'values', label from 'tags')" in experiment.about_data
         trainer, _ = train(experiment)
         assert experiment.judge(trainer.evaluated, Question()).scores["lstm-12"]["accuracy"] > 0.8
 
@@ -215,6 +221,11 @@ class TestRefused:
             ("classify", "data.whiten=1", r"data\.whiten must lie in"),
             ("tag", "data.whiten=0.5", r"data\.whiten"),
             ("tag", "model.head=last", "model.head"),
+            ("tag", "model.noise=-1", r"model\.noise must not be negative"),
+            ("classify", "model.shift=-1", r"model\.shift must not be negative"),
+            ("classify", "model.convolution=4", r"model\.convolution must be odd"),
+            ("classify", "model.pool=2", r"model\.pool=2 follows a convolution.*: model\.convolution=5"),
+            ("classify", "model.pool=0", r"model\.pool must be at least 1"),
         ],
     )
     def test_settings(self, name: str, setting: str, words: str) -> None:

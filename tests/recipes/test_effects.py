@@ -148,6 +148,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                 for hour in range(4)
             ),
         ],
+        "timeless.csv": ["case,activity", *(f"{case},{words(1)}" for case in range(40) for _ in range(4))],
+        "steps.csv": ["a,b,c,class", *(f"{drawn.random()},{drawn.random()},1,{drawn.choice('xy')}" for _ in range(40))],
         "series.csv": ["time,a,b", *(f"{t},{drawn.random()},{drawn.random()}" for t in range(400))],
     }
     for name, lines in files.items():
@@ -216,6 +218,7 @@ def test_a_setting_changes_something_or_is_refused(place: Path, case: str) -> No
         ("addition", ["model.attention=dot"], "model.context=both"),
         ("forecast", ["data.path=series.csv", "data.task=lorenz"], "data.path=series.csv"),
         ("reservoir", ["data.task=narma", "data.path=series.csv"], "data.path=series.csv"),
+        ("reservoir", ["data.task=narma", "training.starts=3"], "it is for forecasts, and data.task=narma is none"),
         ("feedforward", ["data.path=points.csv", "data.task=xor"], "data.path=points.csv"),
         ("tree", ["data.path=trees.txt", "data.task=logic"], "data.path=trees.txt"),
         ("text", ["training.momentum=0.5"], "training.optimiser=adamw"),
@@ -253,6 +256,25 @@ def test_settings_of_other_files_are_refused(place: Path) -> None:
     ):
         with pytest.raises(OptionError, match="npz holds images"):
             begin(override(find_recipe("classify"), ["data.path=images.npz", setting])).trainer()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "file", "setting"),
+    [
+        ("events", "timeless.csv", "time_weight=0.5"),
+        ("classify", "steps.csv", "data.whiten=0.5"),
+        ("pixels", "images.npz", "data.whiten=0.5"),
+    ],
+)
+def test_settings_that_a_file_makes_idle_are_refused(
+    place: Path, recipe: str, file: str, setting: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["train", recipe, f"data.path={file}", setting, "--out", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"{setting} would change nothing here" in said
+    assert file in said
+    assert not (tmp_path / "run").exists()
 
 
 def test_noise_of_a_text_is_added_to_the_vectors_of_its_symbols(place: Path) -> None:

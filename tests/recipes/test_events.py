@@ -13,7 +13,10 @@ from recurra.data.cases import CaseCode, Cases
 from recurra.data.events import Case
 from recurra.errors import DataError
 from recurra.models.events import EventModel
+from recurra.recipes.catalogue import begin, find_recipe
 from recurra.recipes.event_reading import LONGEST, strings_of
+from recurra.recipes.events import _counted
+from recurra.recipes.reader import override
 from tests.cli.test_train import refused
 
 SETTINGS = [
@@ -91,6 +94,8 @@ def test_attributes_of_the_next_event(capsys: pytest.CaptureFixture[str]) -> Non
     assert json.loads(capsys.readouterr().out)["predictions"][0]["attributes"] == {"worker": "Cem"}
     assert run(["predict", "run", "open.csv"]) == 0
     assert capsys.readouterr().out.strip().endswith("worker Cem")
+    assert run(["mimic", "run"]) == 0
+    assert capsys.readouterr().out.count("accuracy of the network") == 1
 
 
 @pytest.mark.usefixtures("here")
@@ -124,6 +129,37 @@ def test_a_case_is_judged_the_same_in_any_company() -> None:
         n = len(cases[k].activities)
         torch.testing.assert_close(own[0], logits[k, :n])
         torch.testing.assert_close(gap[0], gaps[k, :n])
+
+
+def test_what_is_expected_has_a_name(here: Path) -> None:
+    """Activities that training never saw have a number, 0, and no name: they are nothing that can be expected."""
+    experiment = begin(override(find_recipe("events"), ["data.path=log.csv", "model.hidden_size=4"]))
+    model = experiment.make_model()
+    with torch.no_grad():
+        model.output.bias[0] = 20.0
+        model.output.bias[3] = 10.0
+    assert {flag.expected for flag in experiment.flag(model, None, 1.1)} == {experiment.code.activities[3]}
+
+
+@pytest.mark.usefixtures("here")
+def test_a_next_value_that_is_empty_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = Path("log.csv").read_text().splitlines()
+    worked = [f"{row},{'Ann' if ',open,' in row else ''}" for row in rows[1:]]
+    Path("worked.csv").write_text("\n".join([f"{rows[0]},worker", *worked]))
+    settings = ["data.path=worked.csv", "data.attributes=worker", "data.predict=worker", *SETTINGS]
+    assert run(["train", "events", *settings, "training.steps=40", "--out", "run"]) == 0
+    capsys.readouterr()
+    assert run(["predict", "run"]) == 0
+    assert all(line.endswith("\tworker (empty)") for line in capsys.readouterr().out.splitlines())
+
+
+def test_counting_is_judged_where_it_counts() -> None:
+    """`check` follows most often, but only what comes first: after two events or more the end does, and after `check` `fix`."""
+    cases = [Case("1", ["open", "check", "fix"], None), Case("2", ["open", "check"], None)]
+    train = [*cases, Case("3", ["open", "check", "fix"], None), Case("4", ["open"], None)]
+    assert _counted(train, cases, 0) == [(2, False), (3, True), (2, True)]
+    assert _counted(train, cases, 1) == [(2, True), (3, True), (2, False)]
+    assert _counted([Case("5", ["open"], None)], cases, 1) == [(2, False), (3, False), (2, False)]
 
 
 def test_a_rank_without_cases_takes_part_in_validation() -> None:

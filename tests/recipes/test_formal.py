@@ -48,6 +48,18 @@ def test_brackets_of_two_kinds_are_closed_in_order() -> None:
     assert network["strings"] >= 0.999
 
 
+def test_prefixes_are_called_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["train", "tomita", *SMALL, "--out", "run"]) == 0
+    said = capsys.readouterr().err
+    assert " prefixes/s " in said
+    assert "truncation none" in said
+    assert run(["evaluate", "run", "--no-baselines"]) == 0
+    assert ": 101,000 prefixes " in capsys.readouterr().out
+
+
 def test_batches_are_of_prefixes_with_their_classes() -> None:
     experiment, _ = trained("tomita", *SMALL, "data.language=5")
     stream = experiment.make_stream(0, 100, training=True)

@@ -79,4 +79,4 @@ def evaluate(
         [name, *(f"{row[column]:.4f}" if column in row else "" for column in columns)]
         for name, row in answer.scores.items()
     ]
-    print_table(f"{answer.data}: {answer.steps:,} {experiment.unit}s", ["model", *columns], rows)
+    print_table(f"{answer.data}: {answer.steps:,} {experiment.units}", ["model", *columns], rows)

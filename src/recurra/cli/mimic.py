@@ -40,7 +40,8 @@ def mimic(
         print_json({"run": str(run)} | row | {"tree": tree.to_json()})
         return
     print(tree.to_text(), end="")
-    scores = f"{score_name(len(tree.classes))} of the network {found['score']:.4f}"
+    score = score_name(len(tree.classes))
+    other = "" if score == "accuracy" else f"{score} of the network {found['score']:.4f}; "
     right = f"accuracy of the network {found['accuracy']:.4f}, of the tree {found['tree_accuracy']:.4f}"
-    print(f"{part}: {said}; {scores}; {right}")
+    print(f"{part}: {said}; {other}{right}")
     print(f"pictures and exports: {folder.explain}")

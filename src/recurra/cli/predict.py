@@ -34,7 +34,7 @@ def predict(
         for case in () if as_json else cases:
             chances = ", ".join(f"{name} {chance:.4f}" for name, chance in case.probabilities.items())
             wait = [] if case.seconds is None else [f"in {case.seconds / 3600:.1f} h"]
-            further = [f"{column} {value}" for column, value in case.attributes.items()]
+            further = [f"{column} {value or '(empty)'}" for column, value in case.attributes.items()]
             print("\t".join([case.case, chances, *wait, *further]))
         return
     if not isinstance(experiment, Labelling):

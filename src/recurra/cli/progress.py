@@ -58,8 +58,8 @@ class Silent:
 class Lines(Silent):
     """A line every two seconds, one for each validation, one for each step that was skipped."""
 
-    def __init__(self, steps: int, unit: str):
-        self.steps, self.unit = steps, unit
+    def __init__(self, steps: int, units: str):
+        self.steps, self.units = steps, units
         self._shown = 0.0
         self._first: tuple[int, float] | None = None
 
@@ -73,7 +73,7 @@ class Lines(Silent):
         left = (self.steps - event.step) * (now - began) / max(1, event.step - step)
         self.say(
             f"step {event.step}/{self.steps}  loss {event.loss:.4f}  gradient {event.gradient_norm:.3f}  "
-            f"{speed:,.0f} {self.unit}s/s  {left:.0f} s left" + ("  SKIPPED: not a number" if event.skipped else "")
+            f"{speed:,.0f} {self.units}/s  {left:.0f} s left" + ("  SKIPPED: not a number" if event.skipped else "")
         )
 
     def validated(self, event: Validated) -> None:
@@ -89,8 +89,8 @@ class Lines(Silent):
 class Live(Silent):
     """A bar with the figures of the last step; validations and glimpses scroll by above it."""
 
-    def __init__(self, steps: int, unit: str, console: Console):
-        self.unit = unit
+    def __init__(self, steps: int, units: str, console: Console):
+        self.units = units
         self._bar = Progress(
             BarColumn(),
             MofNCompleteColumn(),
@@ -109,7 +109,7 @@ class Live(Silent):
             completed=event.step,
             loss=f"{event.loss:.4f}",
             gradient=f"{event.gradient_norm:.2f}",
-            speed=f"{speed:,.0f} {self.unit}s/s",
+            speed=f"{speed:,.0f} {self.units}/s",
             skipped=f"  [red]{self._skipped} skipped[/red]" if self._skipped else "",
         )
 
@@ -133,9 +133,9 @@ class Live(Silent):
         self._bar.stop()
 
 
-def make_display(steps: int, unit: str, *, is_first: bool = True) -> Display:
+def make_display(steps: int, units: str, *, is_first: bool = True) -> Display:
     """The display that suits where standard error goes."""
     if not is_first:
         return Silent()
     console = Console(stderr=True)
-    return Live(steps, unit, console) if console.is_terminal else Lines(steps, unit)
+    return Live(steps, units, console) if console.is_terminal else Lines(steps, units)

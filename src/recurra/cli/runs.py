@@ -13,10 +13,16 @@ def runs(
     as_json: AsJson = False,
 ) -> None:
     """List the runs of a folder, newest first."""
+    from recurra.errors import RunError
     from recurra.runs.folder import list_runs
 
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "not there"
+        raise RunError(
+            f"{folder} is {found}; a folder with runs is asked for. Name one, or train first: recurra train."
+        )
     rows = []
-    for run in list_runs(folder) if folder.is_dir() else []:
+    for run in list_runs(folder):
         metrics = run.metrics()
         valid = [row["valid"] for row in metrics if "valid" in row]
         rows.append(

@@ -73,7 +73,7 @@ def train(
             with fork_rng():
                 _look(experiment, trainer)  # what cannot be followed is said before anything is written
             trainer.report_every = math.gcd(trainer.report_every, monitor)  # to look at the weights of that very step
-        with make_display(trainer.steps, experiment.unit, is_first=ranks.is_first) as display:
+        with make_display(trainer.steps, experiment.units, is_first=ranks.is_first) as display:
             if folder is None and ranks.is_first:
                 folder = _create(plan, experiment, out)
             if folder is None:

@@ -200,6 +200,12 @@ def encoder_from_json(saved: dict[str, Any]) -> Symbols | Channels:
 
 
 def _check_kind(kind: str, data: Labelled) -> None:
+    if {kind, data.kind} == {"images", "numbers"}:
+        read, found = ("bytes", "others") if kind == "images" else ("numbers that are no bytes", "bytes")
+        raise DataError(
+            f"the model was trained on {read}, and this file holds {found}: bytes (uint8) are pixels from 0 to 255, other "
+            "numbers are read as they are. Give it the type that it was trained on."
+        )
     if kind != data.kind:
         raise DataError(
             f"the model reads {kind}; this file holds {data.kind}. Give it the kind that it was trained on."

@@ -76,7 +76,7 @@ def read_labelled(path: str | Path, how: How = How()) -> Labelled:
     """
     file = Path(path).expanduser()
     if not file.is_file():
-        raise DataError(f"{file} is {'a folder' if file.is_dir() else 'no file'}. Name a file with labelled sequences.")
+        raise DataError(f"{file} is {'a folder' if file.is_dir() else 'no file'}. Name a file with {_wanted(how)}.")
     found = _read(file, how)
     if not len(found):
         raise DataError(f"{file} holds no sequence. Name a file that does.")
@@ -99,10 +99,10 @@ def _read(file: Path, how: How) -> Labelled:
         raise DataError(f"pixels can be read one by one, or permuted, of images (IDX, .npz); {file} holds none.")
     text = read_documents(file)[0].text
     if not text.strip():
-        raise DataError(f"{file} is empty. Name a file with labelled sequences.")
+        raise DataError(f"{file} is empty. Name a file with {_wanted(how)}.")
     if kind == ".ts":
         _refuse_steps(file, how)
-        return Labelled("numbers", *read_ts(file, text))
+        return Labelled("numbers", *read_ts(file, text, labelled=how.labelled))
     if kind in (".jsonl", ".ndjson", ".json"):
         return _from_rows(file, read_json_lines(file, text), how)
     if kind in (".csv", ".tsv"):
@@ -115,6 +115,10 @@ def _read(file: Path, how: How) -> Labelled:
     raise DataError(
         f"{file}: the ending {kind or 'is missing and'} says nothing. Use .csv, .tsv, .jsonl, .ts, IDX or .npz."
     )
+
+
+def _wanted(how: How) -> str:
+    return "labelled sequences" if how.labelled else "sequences; they need no labels"
 
 
 def _refuse_steps(file: Path, how: How) -> None:
@@ -133,7 +137,7 @@ def _from_rows(file: Path, table: Table, how: How) -> Labelled:
             if row.get(name) is None:
                 raise DataError(f"{place} has no {name!r}. Found: {', '.join(row)}.")
         if len(names) > 1:
-            kind, sequence = "numbers", np.array([[number(row[name], place)] for name in names])
+            kind, sequence = "numbers", np.array([[number(row[name], f"{place}, {name}")] for name in names])
         else:
             kind, sequence = _sequence(row[names[0]], f"{place}, {names[0]}")
         kinds.append(kind)

@@ -86,8 +86,17 @@ def find_columns(
     others = [name for name in others if name != label]
     if text is not None:
         return [text], label
-    if len(others) == 1 or (others and all(_is_number(row.get(name)) for row in table.rows for name in others)):
+    if len(others) == 1:
         return others, label
+    words = {name: [k for k, row in enumerate(table.rows) if not _is_number(row.get(name))] for name in others}
+    if others and not any(words.values()):
+        return others, label
+    if others and all(2 * len(rows) < len(table.rows) for rows in words.values()):
+        row, name = min((rows[0], name) for name, rows in words.items() if rows)
+        raise DataError(
+            f"{table.places[row]}, {name}: {table.rows[row][name]!r} is not a finite number, as most cells of the column are. "
+            "Correct it, write ? where a value is missing, or name the column of a text with data.text=NAME."
+        )
     raise DataError(f"{path}: which column holds the text? Found: {', '.join(found)}. Say data.text=NAME.")
 
 

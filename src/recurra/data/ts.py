@@ -22,8 +22,11 @@ Array = npt.NDArray[np.float64]
 MISSING = ("?", "nan", "")
 
 
-def read_ts(path: str | Path, text: str) -> tuple[list[Array], list[str] | None]:
-    """Each series as `[T, D]`, missing values as NaN, and the classes, if the file has them; `path` is for messages."""
+def read_ts(path: str | Path, text: str, *, labelled: bool = True) -> tuple[list[Array], list[str] | None]:
+    """Each series as `[T, D]`, missing values as NaN, and the classes, if the file has them; `path` is for messages.
+
+    - `labelled`: classes are needed, and must be those that the header names, if it names any.
+    """
     header: dict[str, str] = {}
     lines = iter(enumerate(text.splitlines(), start=1))
     for _, line in lines:
@@ -31,14 +34,15 @@ def read_ts(path: str | Path, text: str) -> tuple[list[Array], list[str] | None]
         if word.lower() == "@data":
             break
         if word.startswith("@"):
-            header[word[1:].lower()] = rest.strip().lower()
+            header[word[1:].lower()] = rest.strip()
     else:
         raise DataError(
             f"{path} has no line @data: it is not a .ts file. Put a header with @classLabel and @data first."
         )
-    if header.get("timestamps") == "true":
+    if header.get("timestamps", "").lower() == "true":
         raise DataError(f"{path} has time stamps (@timeStamps true), which are not read. Write plain values.")
-    has_class = header.get("classlabel", "true").split(" ")[0] == "true" and "targetlabel" not in header
+    says, *known = header.get("classlabel", "true").split() or ["false"]
+    has_class = says.lower() == "true" and "targetlabel" not in header
     series: list[Array] = []
     classes: list[str] = []
     for number, line in lines:
@@ -47,6 +51,11 @@ def read_ts(path: str | Path, text: str) -> tuple[list[Array], list[str] | None]
         channels = line.strip().split(":")
         if has_class:
             classes.append(channels.pop().strip())
+            if labelled and known and classes[-1] not in known:
+                raise DataError(
+                    f"{path}, line {number}: the class {classes[-1]!r} is none of @classLabel: {', '.join(known[:20])}. "
+                    "Correct it, or add it there."
+                )
         series.append(_channels(f"{path}, line {number}", channels))
         if series[-1].shape[1] != series[0].shape[1]:
             raise DataError(

@@ -246,6 +246,11 @@ class Experiment(ABC, Generic[M]):
     unit = "symbol"
     """What is counted and what the loss is per."""
 
+    @property
+    def units(self) -> str:
+        """Several of them."""
+        return self.unit + ("es" if self.unit.endswith("x") else "s")
+
     factorisation = "One output for each example: P(y | x)."
     """Which joint probability the model computes, in words."""
     verbs: tuple[str, ...] = ("evaluate",)
@@ -310,7 +315,9 @@ class Experiment(ABC, Generic[M]):
         settings = self.recipe.training
         said = f"{self.recipe.model.cell} with {sum(each.numel() for each in model.parameters()):,} parameters"
         if isinstance(model, SequenceModel):
-            said += f", {settings.truncation}, engine {model.recurrent.explain(settings.batch_size).engine.name}"
+            said += (
+                f", truncation {settings.truncation}, engine {model.recurrent.explain(settings.batch_size).engine.name}"
+            )
         return said
 
     def probe(self, model: M, steps: int) -> Probe:

@@ -99,6 +99,14 @@ class LabelModel(Model):
     )
     shift: float = setting(0.0, "the same, but one for all steps of a sequence")
 
+    def check(self) -> None:
+        super().check()
+        for name in ("noise", "shift"):
+            if getattr(self, name) is not None and not getattr(self, name) >= 0:
+                raise OptionError(f"model.{name} must not be negative; got {getattr(self, name)}.")
+        if self.convolution is not None and (self.convolution < 1 or self.convolution % 2 == 0):
+            raise OptionError(f"model.convolution must be odd, as many steps before as after; got {self.convolution}.")
+
 
 @dataclass(frozen=True)
 class ClassifyModel(LabelModel):
@@ -108,6 +116,10 @@ class ClassifyModel(LabelModel):
     def check(self) -> None:
         super().check()
         choose_from("model.head", self.head, HEADS)
+        if self.pool < 1:
+            raise OptionError(f"model.pool must be at least 1; got {self.pool}.")
+        if self.pool > 1 and self.convolution is None:
+            raise OptionError(f"model.pool={self.pool} follows a convolution; give its width too: model.convolution=5.")
 
 
 @dataclass(frozen=True)
@@ -234,6 +246,11 @@ class Labelling(Experiment[Labeller]):
                 raise OptionError(
                     f"{group}.{name}={value} would change nothing here: {self.recipe.data.path} holds {found.kind}. Leave it out."
                 )
+        if self.whiten and found.kind in ("numbers", "images") and found.sequences[0].shape[1] == 1:
+            raise OptionError(
+                f"data.whiten={self.whiten} would change nothing here: it mixes channels, and {self.recipe.data.path} is read "
+                "as one. Leave it out."
+            )
 
     @property
     def whiten(self) -> float:
@@ -268,7 +285,8 @@ class Labelling(Experiment[Labeller]):
     @property
     def about_data(self) -> str:
         parts = self.parts
-        columns = ", ".join(f"{what} from {name!r}" for what, name in parts.train.columns.items())
+        called = {"text": {"tokens": "tokens", "numbers": "steps"}.get(parts.train.kind, "text")}
+        columns = ", ".join(f"{called.get(what, what)} from {name!r}" for what, name in parts.train.columns.items())
         read = f" ({columns})" if columns else ""
         return (
             f"{self.recipe.data.path}{read}: {len(parts.train):,} sequences to train on, {len(parts.valid):,} to validate, "

@@ -194,6 +194,11 @@ class Events(Experiment[EventModel]):
 
     def make_trainer(self, model: EventModel) -> Trainer:
         weight = self.recipe.time_weight if self.code.has_times else 0.0
+        if not self.code.has_times and self.recipe.time_weight != EventRecipe().time_weight:
+            raise OptionError(
+                f"time_weight={self.recipe.time_weight} would change nothing here: {self.recipe.data.path} has no times. "
+                "Leave it out, or name their column with data.time=NAME."
+            )
 
         def learn(model: EventModel, batch: CaseBatch) -> Tensor:
             said = _run(model, batch)
@@ -307,11 +312,11 @@ class Events(Experiment[EventModel]):
 
     def _surprises(self, model: EventModel, cases: list[Case]) -> Iterator[Flag]:
         """Every event but the first of its case, as if it were flagged."""
-        names = [*self.code.activities, "(end of case)"]
+        names = [*self.code.activities[1:], "(end of case)"]
         for case, (logs, _, _) in self.following(model, cases):
             true = self.code.encode(case).what
             for t in range(1, len(true)):
-                expected = names[int(logs[t - 1].argmax())]
+                expected = names[int(logs[t - 1, 1:].argmax())]
                 chance = float(logs[t - 1, true[t]].exp())
                 yield Flag(case.name, t + 1, case.activities[t], chance, expected)
 
@@ -434,18 +439,18 @@ def _row(right: list[tuple[int, bool]]) -> dict[str, float]:
 
 
 def _counted(train: list[Case], cases: list[Case], order: int) -> list[tuple[int, bool]]:
-    """The most frequent follower of the last activity (order 1), or of any (order 0)."""
+    """The most frequent follower of the last activity (order 1), or of any (order 0); counted where it is judged, after
+    beginnings of at least two events."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for case in train:
-        for now, then in zip(case.activities, [*case.activities[1:], ""], strict=True):
+        for now, then in zip(case.activities[1:], [*case.activities[2:], ""], strict=False):
             counts[now if order else ""][then] += 1
             counts[""][then] += order  # what to say after an activity that was never seen
     right = []
     for case in cases:
-        for t, (now, then) in enumerate(zip(case.activities, [*case.activities[1:], ""], strict=True)):
-            if t:
-                said = counts.get(now if order else "", counts[""]).most_common(1)[0][0]
-                right.append((t + 1, said == then))
+        for t, (now, then) in enumerate(zip(case.activities[1:], [*case.activities[2:], ""], strict=False), start=2):
+            likely = counts.get(now if order else "", counts[""]).most_common(1)
+            right.append((t, bool(likely) and likely[0][0] == then))
     return right
 
 

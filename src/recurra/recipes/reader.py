@@ -21,6 +21,7 @@ one is an error, to have one is not.
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 import sys
@@ -29,7 +30,7 @@ from dataclasses import fields, is_dataclass, replace
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from recurra.errors import OptionError, nearest
+from recurra.errors import OptionError
 from recurra.types import setting
 
 R = TypeVar("R")
@@ -157,9 +158,16 @@ def _unknown(key: str, kinds: Iterable[str]) -> str:
     inside = [known for known in kinds if known.startswith(f"{key}.")]
     if inside:
         return f"{key!r} is a group of settings. Set one of them: {', '.join(inside)}."
-    ends = [known for known in kinds if known.rpartition(".")[2] == key]
-    close = f" Did you mean {ends[0]!r}? Known: {', '.join(sorted(kinds))}." if ends else nearest(key, kinds)
-    return f"setting {key!r} does not exist.{close}"
+    group, _, name = key.rpartition(".")
+
+    def likeness(known: str) -> tuple[float, bool]:
+        """Of the names alone, since a group that is the same makes any two settings alike."""
+        other, _, end = known.rpartition(".")
+        return difflib.SequenceMatcher(None, name, end).ratio(), group == other
+
+    best = max(kinds, key=likeness)
+    guess = f" Did you mean {best!r}?" if likeness(best)[0] >= 0.6 else ""
+    return f"setting {key!r} does not exist.{guess} Known: {', '.join(sorted(kinds))}."
 
 
 def _check(recipe: Any) -> None:

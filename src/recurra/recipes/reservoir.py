@@ -116,7 +116,7 @@ class ReservoirRecipe(Recipe):
         if self.data.path is not None or self.data.task != "narma":
             found["model.feedback"] = "a forecast always reads the output of the step before"
         else:
-            found |= unused("training", ("horizon", "starts"), "they are of forecasts, and narma is none")
+            found |= unused("training", ("horizon", "starts"), "it is for forecasts, and data.task=narma is none")
         return found
 
 

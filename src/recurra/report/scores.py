@@ -33,7 +33,7 @@ def scores_section(subject: Subject) -> Section | None:
     figures = [
         Figure(
             table(["model", *columns], rows),
-            f"Scores on {answer.data} data: {answer.steps:,} {subject.experiment.unit}s that were not trained on.",
+            f"Scores on {answer.data} data: {answer.steps:,} {subject.experiment.units} that were not trained on.",
             "One run with one seed; another seed gives another last digit or two. Data that differs from this may be harder.",
             command,
         )

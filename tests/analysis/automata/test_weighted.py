@@ -74,6 +74,19 @@ def test_an_automaton_with_the_network_s_own_chances_loses_nothing() -> None:
     assert uniform.walk(torch.tensor([[0, 1, 1]])).tolist() == [[0, 0, 0, 0]]
 
 
+def test_what_is_rounded_does_not_make_the_loss_less_than_nothing() -> None:
+    """Automata of one state with the chances that the network has at every step, 100 of them."""
+    names, strings = tuple(map(str, range(40))), torch.zeros(2, 5, dtype=torch.int64)
+    for seed in range(100):
+        logits = torch.randn(40, generator=torch.Generator().manual_seed(seed))
+        says = torch.nn.Linear(3, 40)
+        torch.nn.init.zeros_(says.weight)
+        says.bias.data = logits
+        reading = Reading(Recurrent("elman", 40, 3), torch.eye(40), says, names, names, says_next=True)
+        same = Weighted(names, names, torch.zeros(1, 40).long(), logits.softmax(0)[None], torch.ones(1, 40))
+        assert 0 <= weighted._judge(reading, [same], strings)[1].lost[0] < 1e-5
+
+
 class Steady(torch.nn.Module):
     """Says a with 1/4, b with 1/4 and the end with 1/2, whatever was read."""
 

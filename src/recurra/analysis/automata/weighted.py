@@ -202,7 +202,8 @@ def _judge(reading: Reading, made: Sequence[Weighted], strings: Int[Tensor, "N T
                 cross = -(chances @ own.T).gather(-1, walked[..., None])[..., 0]
                 named = own.argmax(1)[walked]
                 said = own if wanted is None else own[walked, wanted.clamp(min=0)]
-            judged[0, rows] = ((cross - entropy) * counts).sum(1).double()
+            lost = (cross - entropy).clamp(min=0)  # less than nothing is lost by rounding alone
+            judged[0, rows] = (lost * counts).sum(1).double()
             judged[1, rows] = ((named == likeliest) & counts).sum(1).double()
             judged[2, rows] = (cross * counts).sum(1).double()
             if wanted is not None:
