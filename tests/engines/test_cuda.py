@@ -109,16 +109,16 @@ def test_generated_kernels_agree_with_the_plain_loop(simulate, name):
 
 
 @pytest.mark.parametrize(
-    ("forward", "backward", "batch"),
-    [((16, 8, 4), (16, 8, 1), 17), ((32, 16, 2), (32, 16, 2), 21), ((16, 16, 8), (64, 8, 4), 40)],
+    ("name", "forward", "backward", "batch"),
+    [
+        ("gru", (16, 8, 4), (16, 8, 1), 17),
+        ("lstm", (32, 16, 2), (32, 16, 2), 21),
+        ("elman", (16, 16, 8), (64, 8, 4), 40),
+    ],
 )
-def test_every_way_to_cut_agrees(simulate, forward, backward, batch):
+def test_every_way_to_cut_agrees(simulate, name, forward, backward, batch):
     """Several programs that wait for each other, idle threads, several rows of tiles, inputs that are no whole block."""
-    for name, dtype, limit in (
-        ("lstm", torch.bfloat16, 2e-2),
-        ("gru", torch.bfloat16, 2e-2),
-        ("lstm", torch.float32, 1e-4),
-    ):
+    for dtype, limit in ((torch.bfloat16, 2e-2), (torch.float32, 1e-4)):
         cuts = [
             Tiles(40, lanes, units, warps=warps, native=True, itemsize=dtype.itemsize, buffers=1 + lanes // 32)
             for lanes, units, warps in (forward, backward)
@@ -134,8 +134,8 @@ def test_rows_in_several_pieces_and_a_late_first_look(simulate, monkeypatch):
     monkeypatch.setattr(on_chip, "REGISTERS", 1)
     monkeypatch.setattr(on_chip, "patience", lambda *asked: 200)
     for lanes in (16, 32):
-        tiles = Tiles(104, lanes, 16, warps=1, native=True, itemsize=4)
-        agree(CELLS["lstm"], simulate(tiles, dtype=torch.float32), 104, 3, torch.float32, 1e-4)
+        tiles = Tiles(56, lanes, 16, warps=1, native=True, itemsize=4)
+        agree(CELLS["elman"], simulate(tiles, dtype=torch.float32), 56, 3, torch.float32, 1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
