@@ -288,6 +288,10 @@ class Graph:
     bias: Mapping[str, float] = field(default_factory=dict)
     constraints: Mapping[str, str] = field(default_factory=dict)
 
+    def depth(self, state: str) -> int:
+        """How many of its earlier values are read."""
+        return next(each.depth for each in self.states if each.name == state)
+
     @cached_property
     def is_linear(self) -> bool:
         """Whether the next state is affine in the state, given the inputs."""

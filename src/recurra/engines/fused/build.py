@@ -15,6 +15,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -73,55 +75,57 @@ def build(source: str, real: str, about: str) -> ctypes.CDLL:
     return ctypes.CDLL(str(library))
 
 
-def checksum_of(library: Path) -> Path:
-    return library.with_suffix(".sha256")
+def _checksum(path: Path) -> Path:
+    return path.with_suffix(".sha256")
 
 
-def is_sound(library: Path) -> bool:
+def is_sound(path: Path) -> bool:
     try:
-        return checksum_of(library).read_text() == hashlib.sha256(library.read_bytes()).hexdigest()
+        return _checksum(path).read_text() == hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
         return False
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """A file of the cache, with its checksum."""
+    with _workplace(path.parent, "a kernel") as place:
+        made = place / path.name
+        made.write_bytes(content)
+        _move(made, path)
 
 
 def _compile(source: str, flags: list[str], library: Path, about: str) -> None:
     compiler = find_compiler()
     assert compiler is not None
     print(f"recurra: compiling {about} (once; kept in {library.parent})", file=sys.stderr)
+    with _workplace(library.parent, about) as place:
+        text, made = place / "kernel.cpp", place / "kernel.so"
+        text.write_text(source)
+        command = [compiler, *flags, f"-I{HEADERS[0].parent}", str(text), "-o", str(made)]
+        result = subprocess.run(command, capture_output=True, text=True)
+        if result.returncode or not made.exists():
+            said = " ".join(result.stderr.split())[:200] or f"{compiler} made no library"
+            first = next((line for line in result.stderr.splitlines() if "error" in line), said)
+            raise EngineError(f"the compiler refused {about}: {first}. Use engine='eager', and please report it.")
+        text.replace(library.with_suffix(".cpp"))
+        _move(made, library)
+
+
+@contextmanager
+def _workplace(folder: Path, about: str) -> Iterator[Path]:
+    """A folder within the cache, from which files are moved into place whole: processes may write the same one at once."""
     try:
-        library.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-            text, made, note = (Path(folder) / name for name in ("kernel.cpp", "kernel.so", "kernel.sha256"))
-            text.write_text(source)
-            command = [compiler, *flags, f"-I{HEADERS[0].parent}", str(text), "-o", str(made)]
-            result = subprocess.run(command, capture_output=True, text=True)
-            if result.returncode or not made.exists():
-                said = " ".join(result.stderr.split())[:200] or f"{compiler} made no library"
-                first = next((line for line in result.stderr.splitlines() if "error" in line), said)
-                raise EngineError(f"the compiler refused {about}: {first}. Use engine='eager', and please report it.")
-            note.write_text(hashlib.sha256(made.read_bytes()).hexdigest())
-            text.replace(library.with_suffix(".cpp"))
-            note.replace(
-                checksum_of(library)
-            )  # before the library: a reader between the two finds a mismatch and builds
-            made.replace(library)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            yield Path(place)
     except OSError as error:
         raise EngineError(
-            f"{about} cannot be kept in {library.parent}: {error.strerror}. Set RECURRA_CACHE to a writable folder."
+            f"{about} cannot be kept in {folder}: {error.strerror}. Set RECURRA_CACHE to a writable folder."
         ) from error
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Into the cache in one move, with its checksum, so that processes may write the same file at once."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            made, note = Path(folder) / path.name, Path(folder) / "note"
-            made.write_bytes(content)
-            note.write_text(hashlib.sha256(content).hexdigest())
-            note.replace(checksum_of(path))
-            made.replace(path)
-    except OSError as error:
-        raise EngineError(
-            f"a kernel cannot be kept in {path.parent}: {error.strerror}. Set RECURRA_CACHE to a writable folder."
-        ) from error
+def _move(made: Path, path: Path) -> None:
+    note = made.with_suffix(".sha256")
+    note.write_text(hashlib.sha256(made.read_bytes()).hexdigest())
+    note.replace(_checksum(path))  # before the file: a reader between the two finds a mismatch and builds
+    made.replace(path)

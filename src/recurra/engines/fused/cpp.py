@@ -349,12 +349,11 @@ class _Backward(Emitter):
         """∂L/∂W and ∂L/∂U: products over all of time, together where they are taken of the same adjoints."""
         G = len(self.graph.drives)
         gathered = {(0, G, ""): ["{x.lanes(first, last), a.D, d_W, false}"]}
-        depths = {state.name: state.depth for state in self.graph.states}
         seen: set[str] = set()
         for group, slot, number in zip(self.plan.groups, self.plan.places, self.plan.arguments, strict=True):
             if number is None:
                 name, delay = group.argument.name, group.argument.delay
-                argument = f"a.{state_field(name)} + {depths[name] - delay} * a.B * a.H"
+                argument = f"a.{state_field(name)} + {self.graph.depth(name) - delay} * a.B * a.H"
             else:
                 argument = f"a.argument_{number}"
             for names in _neighbours(group.names, self.graph.matrices, seen):

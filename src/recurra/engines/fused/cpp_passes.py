@@ -170,11 +170,10 @@ class Emitter:
     def write(self, place: Place, value: str) -> str:
         if place.kind == "mean":
             return f"s.means[{place.number} * s.lanes + lane - s.first] += sum({value}, count);"
-        adds = place.kind == "parameter_gradient" or (place.kind == "carry" and place.number < self.depth(place.name))
+        adds = place.kind == "parameter_gradient" or (
+            place.kind == "carry" and place.number < self.graph.depth(place.name)
+        )
         return f"{'add' if adds else 'store'}<full>({self.address(place)}, {value}, count);"
-
-    def depth(self, name: str) -> int:
-        return next(state.depth for state in self.graph.states if state.name == name)
 
     def pass_loop(self, index: int, each: Pass) -> list[str]:
         """The loops around a pass, and the means that it opens and closes."""

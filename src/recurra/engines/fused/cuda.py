@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from recurra.cells.graph import Node
 from recurra.engines.fused import on_chip
-from recurra.engines.fused.programs import Source, Tiles, exchanged_rows, state_argument
+from recurra.engines.fused.programs import Source, Tiles, exchanged_rows, inputs, state_argument
 from recurra.engines.fused.stages import Pass, Place, Plan, Product, Program
 from recurra.engines.fused.writer import ARITHMETIC, CPP_WORDS, Writer
 
@@ -153,13 +153,12 @@ class _Kernel(ABC):
         products = list(self.products())
         return next((k for k, product in enumerate(products) if self.reads(product, place)), len(products))
 
-    def depth(self, name: str) -> int:
-        return next(state.depth for state in self.graph.states if state.name == name)
-
     def final(self, name: str, number: str) -> tuple[str, str]:
         """Whether value `number` of a state is one of the last before a lane's end, and its place among these."""
         late = f"({number} - ends[p])"
-        return f"here[p] && {late} >= 0 && {late} < {self.depth(name)}", self.at(state_argument(name, "final"), late)
+        return f"here[p] && {late} >= 0 && {late} < {self.graph.depth(name)}", self.at(
+            state_argument(name, "final"), late
+        )
 
     # -- the step ----------------------------------------------------------------------------------------------------
 
@@ -189,7 +188,7 @@ class _Kernel(ABC):
         writer.count(node for node, _ in stores)
         for node, place in stores:
             value = writer.value(node)
-            if self.is_read_later(place, index):
+            if place in self.later:
                 writer.lines.append(f"{_kept(place)}[p] = {value};")
             writer.lines += self.store(place, value)
         lines += each_pair(writer.lines)
@@ -201,9 +200,6 @@ class _Kernel(ABC):
         """Where the sums of each product begin."""
         sizes = [on_chip.sums_of(product, self.tiles) for product in each.products]
         return [sum(sizes[:k]) for k in range(len(sizes))]
-
-    def is_read_later(self, place: Place, index: int) -> bool:
-        return place in self.later and index + 1 < len(self.program.passes)
 
     def step(self) -> list[str]:
         """The lines of one step; after them `loads` is known."""
@@ -285,7 +281,7 @@ class _Kernel(ABC):
         for product in self.products():
             back = "false" if product.nodes[0].kind == "product" else "true"
             lines.append(
-                f"Product<{on_chip.inputs(product, self.tiles.H)}, {on_chip.outputs(product)}, {back}, {self.at_once(product)}> "
+                f"Product<{inputs(product, self.tiles.H)}, {on_chip.outputs(product)}, {back}, {self.at_once(product)}> "
                 f"product_{product.number};"
             )
             lines.append(f"product_{product.number}.load(weights_{product.number}, T);")
@@ -328,12 +324,12 @@ class _Forward(_Kernel):
             return None
         if place.number == 1:
             return f"last_{place.name}[p]"
-        back = self.depth(place.name) - place.number  # this thread's own: there since it was written
+        back = self.graph.depth(place.name) - place.number  # this thread's own: there since it was written
         return f"(here[p] ? wide(load({self.at(state_argument(place.name), f'(t + {back})')})) : two())"
 
     def row(self, source: Place) -> tuple[str, str]:
         if source.kind == "state":
-            back = self.depth(source.name) - source.number
+            back = self.graph.depth(source.name) - source.number
             return f"{state_argument(source.name)} + (t + {back}) * B * H", "H"
         return f"rows_{source.number} + t * B * H", "H"
 
@@ -349,7 +345,7 @@ class _Forward(_Kernel):
                     return []
                 return [f"if (here[p]) put({self.at(f'rows_{place.number}', 't')}, {value});"]
             case "next":
-                at = self.at(state_argument(place.name), f"(t + {self.depth(place.name)})")
+                at = self.at(state_argument(place.name), f"(t + {self.graph.depth(place.name)})")
                 return [f"next_{place.name}[p] = {value};", f"if (here[p]) put({at}, {value});"]
             case "tape":
                 return [f"if (here[p]) put({self.at('tape', 't', self.plan.slots, place.number)}, {value});"]
@@ -403,7 +399,7 @@ class _Backward(_Kernel):
 
     def read_other(self, place: Place) -> str | None:
         if place.kind in ("state", "next"):
-            K = self.depth(place.name)
+            K = self.graph.depth(place.name)
             back = K - place.number if place.kind == "state" else K
             return self.early(f"state_{place.name}_at_{back}", self.at(state_argument(place.name), f"(next + {back})"))
         if place.kind == "adjoint":

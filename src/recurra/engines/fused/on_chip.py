@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from recurra.engines.fused.programs import Tiles
+from recurra.engines.fused.programs import Tiles, inputs
 from recurra.engines.fused.stages import Product, Program
 
 REGISTERS = 208
@@ -30,10 +30,6 @@ def _products(program: Program) -> Iterator[Product]:
 def outputs(product: Product) -> int:
     """For each unit."""
     return len(product.nodes) if product.nodes[0].kind == "product" else 1
-
-
-def inputs(product: Product, H: int) -> int:
-    return H if product.nodes[0].kind == "product" else product.blocks * H
 
 
 def blocks(product: Product, tiles: Tiles) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from recurra.engines.fused.stages import Program
+from recurra.engines.fused.stages import Product, Program
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,11 @@ class Source:
 
     text: str
     arguments: tuple[str, ...]
+
+
+def inputs(product: Product, H: int) -> int:
+    """Of each of its outputs."""
+    return H if product.nodes[0].kind == "product" else product.blocks * H
 
 
 def exchanged_rows(program: Program, tiles: Tiles) -> list[int]:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from recurra.cells.graph import Node
-from recurra.engines.fused.programs import Source, Tiles, exchanged_rows, state_argument
+from recurra.engines.fused.programs import Source, Tiles, exchanged_rows, inputs, state_argument
 from recurra.engines.fused.stages import Place, Plan, Product, Program
 from recurra.engines.fused.writer import ARITHMETIC, Writer
 
@@ -184,9 +184,6 @@ class _Kernel(ABC):
                 return f"mean_{place.number}"
         return self.read_other(node, place)
 
-    def depth_of_state(self, name: str) -> int:
-        return next(state.depth for state in self.graph.states if state.name == name)
-
     @abstractmethod
     def read_other(self, node: Node, place: Place) -> str | None:
         """What only one of the directions has in memory."""
@@ -201,12 +198,9 @@ class _Kernel(ABC):
         """How many outputs for each unit lie side by side in the weights."""
         return padded(len(product.nodes))
 
-    def depth(self, product: Product) -> int:
-        return self.tiles.H if product.nodes[0].kind == "product" else product.blocks * self.tiles.H
-
     def parts(self, product: Product) -> tuple[int, int, range]:
         """The inputs of each sum: how many, and the size and numbers of the chunks in which they are read."""
-        size = -(-self.depth(product) // self.tiles.split // 16) * 16
+        size = -(-inputs(product, self.tiles.H) // self.tiles.split // 16) * 16
         even = size & -size
         most = 256 if self.type != "tl.float32" else 128  # float32 lies in shared memory as two parts
         chunk = min(even if even >= 64 or even == size else padded(size), most)
@@ -238,10 +232,10 @@ class _Kernel(ABC):
                     lines.append(
                         f"{name} = tl.arange(0, {self.tiles.split})[:, None] * {size} + within_{number}_{k}[None, :]"
                     )
-                    exists = f"({name} < {self.depth(product)}) & (within_{number}_{k} < {size})[None, :]"
+                    exists = f"({name} < {inputs(product, self.tiles.H)}) & (within_{number}_{k} < {size})[None, :]"
                 else:
                     lines.append(f"{name} = {within}")
-                    exists = f"{name} < {self.depth(product)}"
+                    exists = f"{name} < {inputs(product, self.tiles.H)}"
                 lines.append(f"exists_{number}_{k} = {exists}")
                 lines.append(f"w_{number}_{k} = {self.weights(product, name, f'exists_{number}_{k}')}")
         return lines
@@ -267,7 +261,7 @@ class _Kernel(ABC):
         if self.tiles.resident:
             lines += self.multiply_resident(product, total)
         else:
-            chunk, depth = STREAMED, self.depth(product)
+            chunk, depth = STREAMED, inputs(product, self.tiles.H)
             lines += [
                 f"{total} = tl.zeros((LANES, UNITS * {self.columns(product)}), tl.float32)",
                 f"for first in range(0, {depth}, {chunk}):",
@@ -471,7 +465,7 @@ class _Forward(_Kernel):
         if place.kind == "state":
             if place.number == 1:
                 return f"last_{place.name}"
-            back = self.depth_of_state(place.name) - place.number
+            back = self.graph.depth(place.name) - place.number
             at = f"{state_argument(place.name)} + ((step + {back}) * B + lane) * H + unit"
             return f"wait({at}, here, {self.unwritten}).to({self.type}, bitcast=True).to(tl.float32)"
         return None  # computed earlier in the step: still in registers
@@ -479,7 +473,7 @@ class _Forward(_Kernel):
     def row(self, source: Place) -> tuple[str, int]:
         H = self.tiles.H
         if source.kind == "state":
-            back = self.depth_of_state(source.name) - source.number
+            back = self.graph.depth(source.name) - source.number
             return f"{state_argument(source.name)} + (step + {back}) * B * H", H
         return f"rows_{source.number} + step * B * H", H
 
@@ -493,9 +487,7 @@ class _Forward(_Kernel):
                 at = f"rows_{place.number} + (step * B + lane) * H + unit"
                 return [f"put({at}, zero + {value}, here, {self.type}, {self.unwritten})"]
             case "next":
-                at = (
-                    f"{state_argument(place.name)} + ((step + {self.depth_of_state(place.name)}) * B + lane) * H + unit"
-                )
+                at = f"{state_argument(place.name)} + ((step + {self.graph.depth(place.name)}) * B + lane) * H + unit"
                 return [
                     f"next_{place.name} = zero + {value}",
                     f"put({at}, next_{place.name}, here, {self.type}, {self.unwritten})",
@@ -555,7 +547,7 @@ class _Backward(_Kernel):
         H = self.tiles.H
         if place.kind in ("state", "next"):
             name = state_argument(place.name)
-            K = self.depth_of_state(place.name)
+            K = self.graph.depth(place.name)
             back = K - place.number if place.kind == "state" else K
             return self.early(f"{place.name}_at_{back}", f"{name} + ((step + {back}) * B + lane) * {H} + unit")
         if place.kind == "adjoint":
