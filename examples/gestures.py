@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from recurra.recipes.base import Question
-from recurra.recipes.catalogue import begin, find_recipe
-from recurra.recipes.reader import override
+from recurra.tasks.catalogue import begin, find_recipe
+from recurra.tasks.settings import override
+from recurra.tasks.task import Question
 
 SHAPES = {
     "circle": lambda a: (math.cos(a), math.sin(a)),
@@ -40,13 +40,13 @@ def main(folder: Path, steps: int = 400) -> float:
     """The accuracy on gestures that were held out."""
     write_gestures(folder / "gestures.ts")
     recipe = override(find_recipe("classify"), [f"data.path={folder / 'gestures.ts'}", f"training.steps={steps}"])
-    experiment = begin(recipe)
-    print(experiment.about_data)
-    trainer = experiment.trainer()
+    task = begin(recipe)
+    print(task.about_data)
+    trainer = task.trainer()
     for event in trainer.events():
         if hasattr(event, "valid"):
             print(f"step {event.step}: {event.valid:.4f} nats on validation data")
-    answer = experiment.judge(trainer.evaluated, Question())
+    answer = task.evaluate(trainer.evaluated, Question())
     for name, scores in answer.scores.items():
         print(name, {key: round(value, 4) for key, value in scores.items()})
     return next(iter(answer.scores.values()))["accuracy"]

@@ -5,7 +5,7 @@ Run it:  python examples/polygonal_line.py
 
 import numpy as np
 
-from recurra.analysis.regions import folding_network, lower_bound, polygonal_network, regions_on_line, upper_bound
+from recurra.lecture.regions import folding_network, lower_bound, polygonal_network, regions_on_line, upper_bound
 
 x = np.linspace(0, 1, 2001)
 curve = np.sin(2 * np.pi * x)

@@ -5,18 +5,18 @@ import torch
 
 from recurra.analysis.fixed_points import FixedPoints, find_fixed_points
 from recurra.analysis.jacobians import StepMap
-from recurra.recipes.catalogue import begin, find_recipe
-from recurra.recipes.reader import override
+from recurra.tasks.catalogue import begin, find_recipe
+from recurra.tasks.settings import override
 
 
 def search(cell: str, seed: int) -> tuple[FixedPoints, set[tuple[int, ...]]]:
     """The fixed points of a trained network, and what its attractors say."""
-    experiment = begin(override(find_recipe("flip-flop"), [f"model.cell={cell}", f"seed={seed}"]))
-    trainer = experiment.trainer()
+    task = begin(override(find_recipe("flip-flop"), [f"model.cell={cell}", f"seed={seed}"]))
+    trainer = task.trainer()
     for _ in trainer.events():
         pass
     model = trainer.evaluated.eval()
-    probe = experiment.probe(model, 140)
+    probe = task.probe(model, 140)
     F = StepMap(probe.layer)
     visited = F.visited(probe.layer, probe.x).flatten(0, 1).detach()
     found = find_fixed_points(F, torch.zeros(3), visited, starts=1024)

@@ -6,7 +6,7 @@ import torch
 
 from recurra.analysis.source_labels import python_labels
 from recurra.analysis.unit_study import Piece, Reading, deal, holds, read_pieces, read_texts, study_units
-from recurra.data.tokenisers import build_tokeniser
+from recurra.data.tokenizers import build_tokenizer
 from recurra.errors import DataError, OptionError
 from recurra.models.language import LanguageModel
 
@@ -26,38 +26,38 @@ def test_whole_texts_go_to_one_half() -> None:
 @pytest.mark.parametrize("kind", ["char", "byte", "word", "bpe"])
 def test_a_symbol_has_the_label_of_its_last_character(kind: str) -> None:
     text = "f('é', \"b c\")  # d\n" * 3
-    tokeniser = build_tokeniser(kind, [text], max_size=300 if kind == "bpe" else None)
-    reading = read_texts(tokeniser, [text], python_labels)
+    tokenizer = build_tokenizer(kind, [text], max_size=300 if kind == "bpe" else None)
+    reading = read_texts(tokenizer, [text], python_labels)
     assert "".join(reading.symbols(0)) == text[: int(reading.spans[0][-1])]
     values = reading.labels["inside-comment"].tolist()
-    assert len(values) == int(reading.lengths[0]) == len(tokeniser.encode(text)) - 1
+    assert len(values) == int(reading.lengths[0]) == len(tokenizer.encode(text)) - 1
     for end, value in zip(reading.spans[0].tolist(), values, strict=True):
         assert value == python_labels(text)["inside-comment"][end - 1]
 
 
 def test_sequences_have_a_start_that_reads_nothing() -> None:
-    tokeniser = build_tokeniser("char", ["ab", "b"], sequences=True)
-    reading = read_texts(tokeniser, ["ab", "b"])
-    assert reading.inputs[0].tolist() == [tokeniser.start, 1, 2]
-    assert reading.targets[1, :2].tolist() == [2, tokeniser.end]
+    tokenizer = build_tokenizer("char", ["ab", "b"], sequences=True)
+    reading = read_texts(tokenizer, ["ab", "b"])
+    assert reading.inputs[0].tolist() == [tokenizer.start, 1, 2]
+    assert reading.targets[1, :2].tolist() == [2, tokenizer.end]
     assert reading.lengths.tolist() == [3, 2]
     assert reading.symbols(0) == ["", "a", "b"]
 
 
 def test_given_labels_go_with_their_piece() -> None:
     texts = ["abcdefghij", "", "klm"]
-    tokeniser = build_tokeniser("char", texts)
+    tokenizer = build_tokenizer("char", texts)
     columns = {"place": [np.arange(10, dtype=np.float32), np.zeros(0, np.float32), np.arange(10, 13, dtype=np.float32)]}
     pieces = [Piece(1, slice(0, 4)), Piece(0, slice(4, 8)), Piece(2, slice(0, 2))]
-    reading = read_pieces(tokeniser, texts, pieces, columns=columns)
+    reading = read_pieces(tokenizer, texts, pieces, columns=columns)
     assert reading.texts == ["efgh", "kl"]
     assert reading.labels["place"].tolist() == [4, 5, 6, 10]  # the last symbol of each is a target only
 
 
 def test_labels_of_the_wrong_size_are_refused() -> None:
-    tokeniser = build_tokeniser("char", ["abc"])
+    tokenizer = build_tokenizer("char", ["abc"])
     with pytest.raises(OptionError, match="each of 3 characters"):
-        read_texts(tokeniser, ["abc"], lambda text: {"x": [1.0]})  # type: ignore[dict-item,list-item]
+        read_texts(tokenizer, ["abc"], lambda text: {"x": [1.0]})  # type: ignore[dict-item,list-item]
 
 
 def test_where_a_label_holds() -> None:
@@ -99,8 +99,8 @@ def counting_model(size: int) -> LanguageModel:
 
 def readings() -> tuple[list[Reading], int]:
     texts = make_texts(12, 0)
-    tokeniser = build_tokeniser("char", texts)
-    return [read_pieces(tokeniser, texts, part, python_labels) for part in deal(texts, 10_000)], tokeniser.size
+    tokenizer = build_tokenizer("char", texts)
+    return [read_pieces(tokenizer, texts, part, python_labels) for part in deal(texts, 10_000)], tokenizer.size
 
 
 def test_a_unit_that_counts_brackets_is_found_and_missed() -> None:

@@ -11,10 +11,10 @@ from recurra.analysis.fields import basins, ends_of_plane, frame, plane_of_princ
 from recurra.analysis.fixed_points import find_fixed_points
 from recurra.analysis.jacobians import StepMap
 from recurra.data.machine import NAMES, is_the_machine, memories_of
-from recurra.recipes.base import Question
-from recurra.recipes.catalogue import begin, find_recipe
-from recurra.recipes.memory import Memory
-from recurra.recipes.reader import override
+from recurra.tasks.catalogue import begin, find_recipe
+from recurra.tasks.memory import MemoryTask
+from recurra.tasks.settings import override
+from recurra.tasks.task import Question
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("seed", [0, 1, 3])]  # with seed 2 one memory has two attractors
 
@@ -23,14 +23,14 @@ class Trained:
     """A network trained by the recipe, and the state machine that is found in it."""
 
     def __init__(self, seed: int):
-        experiment = begin(override(find_recipe("washing-machine"), [f"seed={seed}"]))
-        assert isinstance(experiment, Memory)
-        trainer = experiment.trainer()
+        task = begin(override(find_recipe("washing-machine"), [f"seed={seed}"]))
+        assert isinstance(task, MemoryTask)
+        trainer = task.trainer()
         for _ in trainer.events():
             pass
-        self.experiment, self.model = experiment, trainer.evaluated.eval()
-        probe = experiment.probe(self.model, 400)
-        triggers = experiment.triggers(self.model)
+        self.task, self.model = task, trainer.evaluated.eval()
+        probe = task.probe(self.model, 400)
+        triggers = task.triggers(self.model)
         assert triggers is not None
         self.F, self.resting = StepMap(probe.layer), triggers.x[0]
         self.visited = self.F.visited(probe.layer, probe.x).flatten(0, 1).detach()
@@ -42,7 +42,7 @@ trained = cache(Trained)
 
 
 def test_every_state_of_unseen_logs_is_said(seed: int) -> None:
-    (score,) = trained(seed).experiment.judge(trained(seed).model, Question()).scores.values()
+    (score,) = trained(seed).task.evaluate(trained(seed).model, Question()).scores.values()
     assert score["accuracy"] > 0.9999
 
 
@@ -51,7 +51,7 @@ def test_triggers_lead_from_attractor_to_attractor_as_in_the_machine(seed: int) 
     after = one.machine.after.tolist()
     assert is_the_machine(after)  # all of 13 × 11, those that do nothing included
     assert float(one.machine.radii.max()) < 1
-    said = one.experiment.says(one.model, one.F.outputs(one.machine.states))
+    said = one.task.says(one.model, one.F.outputs(one.machine.states))
     assert said == [next(iter(memory))[0] for memory in memories_of(after)[0]]
     assert set(said) == set(NAMES)
 
@@ -59,7 +59,7 @@ def test_triggers_lead_from_attractor_to_attractor_as_in_the_machine(seed: int) 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_automaton_is_the_machine_and_its_states_have_attractors(seed: int, method: str) -> None:
     one = trained(seed)
-    found = extract(one.experiment.reading(one.model), method, scored=1000)
+    found = extract(one.task.reading(one.model), method, scored=1000)
     assert found.is_the_truth
     assert found.chosen.truth == 1
     assert found.chosen.network > 0.999

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from recurra import CATALOGUE
+from recurra.benchmarks import cells as benchmark
+from recurra.benchmarks.cells import bench_cell
+from recurra.benchmarks.rivals import has_jax
 from recurra.cli.bench import _split
 from recurra.cli.main import run
 from recurra.engines import choose
 from recurra.engines.eager import Eager
-from recurra.layers import benchmark
-from recurra.layers.benchmark import bench_cell
-from recurra.layers.rivals import has_jax
 from recurra.types import Shape
 
 TINY = ("bench", "cells", "--sizes", "2x5x4", "--repeats", "2", "--threads", "1")

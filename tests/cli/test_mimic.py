@@ -8,7 +8,7 @@ import pytest
 
 from recurra.cli.main import run
 from tests.cli.test_train import refused
-from tests.recipes.test_signal_noise import SMALL
+from tests.tasks.test_signal_noise import SMALL
 
 
 @pytest.fixture

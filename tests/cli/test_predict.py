@@ -9,7 +9,7 @@ import pytest
 from recurra.cli.main import run
 from recurra.training.loop import Trainer
 from tests.cli.test_train import files, outcome, refused
-from tests.recipes.test_classify import write_series, write_tags, write_texts
+from tests.tasks.test_classify import write_series, write_tags, write_texts
 
 SMALL = [
     "model.hidden_size=8",

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recurra.data.batches import Batch, Generated, Lanes, Sequences
+from recurra.data.batches import Batch, Chunks, Generated, Sequences
 from recurra.errors import DataError, OptionError
 
 
@@ -18,8 +18,8 @@ def make_sequences(count, longest, seed=0):
     return [torch.arange(size) + 1000 * k + 1 for k, size in enumerate(sizes)]
 
 
-def take(stream, count):
-    return [stream.next() for _ in range(count)]
+def take(batches, count):
+    return [batches.next() for _ in range(count)]
 
 
 def assert_equal(first, second):
@@ -52,7 +52,7 @@ def true_rows(batch, name):
 def streams(**options):
     """One of each kind, with several epochs' worth of steps."""
     return [
-        Lanes(torch.arange(1, 200), 6, 5, seed=3, **options),
+        Chunks(torch.arange(1, 200), 6, 5, seed=3, **options),
         Sequences(make_sequences(45, 12), 6, seed=3, **options),
     ]
 
@@ -65,7 +65,7 @@ def streams(**options):
     seed=st.integers(-(2**70), 2**70),
 )
 def test_lanes_are_continuous_pieces_of_the_text(N, batch_size, length, shuffle, seed):
-    lanes = Lanes(torch.arange(N), batch_size, length, shuffle=shuffle, seed=seed)
+    lanes = Chunks(torch.arange(N), batch_size, length, shuffle=shuffle, seed=seed)
     for epoch in range(3):
         batches = take(lanes, lanes.steps_per_epoch)
         assert [batch.fresh for batch in batches] == [True] + [False] * (len(batches) - 1)
@@ -85,7 +85,7 @@ def test_lanes_are_continuous_pieces_of_the_text(N, batch_size, length, shuffle,
 
 def test_every_offset_comes_up_and_changes_with_epoch_and_seed():
     def offsets(seed):
-        lanes = Lanes(torch.arange(100), 2, 8, seed=seed)
+        lanes = Chunks(torch.arange(100), 2, 8, seed=seed)
         return [int(lanes.next().inputs[0, 0]) for _ in range(lanes.steps_per_epoch * 60)][:: lanes.steps_per_epoch]
 
     assert set(offsets(0)) == set(range(8))
@@ -94,7 +94,7 @@ def test_every_offset_comes_up_and_changes_with_epoch_and_seed():
 
 def test_a_text_with_room_for_one_chunk_only():
     for shuffle in (False, True):
-        lanes = Lanes(torch.arange(41), 4, 10, shuffle=shuffle)
+        lanes = Chunks(torch.arange(41), 4, 10, shuffle=shuffle)
         assert lanes.steps_per_epoch == 1
         assert torch.equal(lanes.next().inputs.flatten(), torch.arange(40))
         assert torch.equal(lanes.next().targets.flatten(), torch.arange(1, 41))
@@ -103,7 +103,7 @@ def test_a_text_with_room_for_one_chunk_only():
 
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_a_text_that_is_too_short_to_train_on(shuffle):
-    lanes = Lanes(torch.arange(40), 4, 10, shuffle=shuffle)
+    lanes = Chunks(torch.arange(40), 4, 10, shuffle=shuffle)
     for ask in (lanes.next, lambda: lanes.steps_per_epoch):
         with pytest.raises(DataError, match=r"4 lanes of 10 steps needs .* at least 41 symbols; this one has 40"):
             ask()
@@ -113,14 +113,14 @@ def test_a_text_that_is_too_short_to_train_on(shuffle):
 def test_a_view_of_a_longer_text():
     """The lanes are cut from memory by place: a text that is part of another, or of fewer bits, is still itself."""
     for text in (torch.arange(300)[100:200], torch.arange(100, 300, 2), torch.arange(100, 220, dtype=torch.int32)):
-        lanes = Lanes(text, 3, 4, shuffle=False)
+        lanes = Chunks(text, 3, 4, shuffle=False)
         assert torch.equal(lanes.next().inputs[0], text[:4].long())
         assert lanes.next().targets.dtype == torch.int64
 
 
 @given(N=st.integers(2, 60), batch_size=st.integers(1, 5), length=st.integers(1, 70))
 def test_one_pass_over_lanes_counts_each_target_once(N, batch_size, length):
-    lanes = Lanes(torch.arange(N) + 1, batch_size, length)
+    lanes = Chunks(torch.arange(N) + 1, batch_size, length)
     batches = list(lanes.one_pass())
     assert [batch.fresh for batch in batches] == [True] + [False] * (len(batches) - 1)
     assert sum(batch.tokens for batch in batches) == N - 1
@@ -142,30 +142,30 @@ def test_one_pass_over_lanes_counts_each_target_once(N, batch_size, length):
 
 
 def test_one_pass_with_one_lane_is_the_text():
-    batches = list(Lanes(torch.arange(10), 1, 4).one_pass())
+    batches = list(Chunks(torch.arange(10), 1, 4).one_pass())
     assert [batch.inputs.tolist() for batch in batches] == [[[0, 1, 2, 3]], [[4, 5, 6, 7]], [[8]]]
     assert [batch.targets.tolist() for batch in batches] == [[[1, 2, 3, 4]], [[5, 6, 7, 8]], [[9]]]
     with pytest.raises(DataError, match="at least 2 symbols; this one has 1"):
-        next(Lanes(torch.tensor([5]), 1, 4).one_pass())
+        next(Chunks(torch.tensor([5]), 1, 4).one_pass())
 
 
 def test_one_pass_leaves_the_place_alone():
-    for stream, same in zip(streams(), streams(), strict=True):
-        take(stream, 3)
-        list(stream.one_pass())
+    for batches, same in zip(streams(), streams(), strict=True):
+        take(batches, 3)
+        list(batches.one_pass())
         take(same, 3)
-        assert_equal(take(stream, 5), take(same, 5))
-        assert_equal(list(stream.one_pass()), list(same.one_pass()))
+        assert_equal(take(batches, 5), take(same, 5))
+        assert_equal(list(batches.one_pass()), list(same.one_pass()))
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("steps", [0, 1, 4, 6, 8, 13])
 def test_resuming_goes_on_as_if_nothing_had_happened(steps, shuffle):
-    for stream, fresh in zip(streams(shuffle=shuffle), streams(shuffle=shuffle), strict=True):
-        take(stream, steps)
-        saved = stream.state_dict()
+    for batches, fresh in zip(streams(shuffle=shuffle), streams(shuffle=shuffle), strict=True):
+        take(batches, steps)
+        saved = batches.state_dict()
         assert all(type(value) is int for value in saved.values())
-        expected = take(stream, 15)
+        expected = take(batches, 15)
         take(fresh, 2)
         fresh.load_state_dict(saved)
         assert fresh.state_dict() == saved
@@ -180,11 +180,11 @@ def test_a_place_may_be_taken_up_by_another_number_of_ranks():
 
 
 def test_a_place_in_other_data_is_refused():
-    saved = Lanes(torch.arange(100), 4, 5, seed=1).state_dict()
+    saved = Chunks(torch.arange(100), 4, 5, seed=1).state_dict()
     with pytest.raises(
         DataError, match=r"taken with symbols=100, length=5, but there is symbols=90, length=6 now\. Resume with"
     ):
-        Lanes(torch.arange(90), 4, 6, seed=1).load_state_dict(saved)
+        Chunks(torch.arange(90), 4, 6, seed=1).load_state_dict(saved)
     with pytest.raises(DataError, match="has no examples"):
         Sequences(make_sequences(9, 9), 2).load_state_dict(saved)
     other = Sequences(make_sequences(9, 9), 4, seed=1)
@@ -201,7 +201,7 @@ def test_a_place_in_other_data_is_refused():
 )
 def test_lanes_of_all_ranks_are_those_of_one(world, rows, length, N, shuffle):
     def build(**options):
-        return Lanes(torch.arange(N) + 1, world * rows, length, seed=5, shuffle=shuffle, **options)
+        return Chunks(torch.arange(N) + 1, world * rows, length, seed=5, shuffle=shuffle, **options)
 
     whole, ranks = build(), [build(rank=rank, world=world) for rank in range(world)]
     if world * rows * length < N:
@@ -239,9 +239,9 @@ def test_a_rank_without_rows_has_an_empty_batch():
 @given(count=st.integers(1, 40), batch_size=st.integers(1, 9), shuffle=st.booleans())
 def test_every_sequence_comes_once_in_each_epoch_and_whole(count, batch_size, shuffle):
     sequences = make_sequences(count, 9)
-    stream = Sequences(sequences, batch_size, shuffle=shuffle, seed=-1)
-    assert stream.steps_per_epoch == -(-count // batch_size)
-    passes = [take(stream, stream.steps_per_epoch) for _ in range(2)] + [list(stream.one_pass())]
+    batches = Sequences(sequences, batch_size, shuffle=shuffle, seed=-1)
+    assert batches.steps_per_epoch == -(-count // batch_size)
+    passes = [take(batches, batches.steps_per_epoch) for _ in range(2)] + [list(batches.one_pass())]
     for batches in passes:
         found = {}
         for batch in batches:
@@ -265,26 +265,26 @@ def padding(batches):
 
 
 def test_short_sequences_meet_others_of_every_length():
-    stream = Sequences(make_sequences(2000, 12), 32)
-    batches = take(stream, stream.steps_per_epoch)
+    batches = Sequences(make_sequences(2000, 12), 32)
+    batches = take(batches, batches.steps_per_epoch)
     assert sum(len(batch.lengths.unique()) > 3 for batch in batches) > 0.9 * len(batches)
 
 
 def test_similar_lengths_together_waste_little():
     sequences = make_sequences(2000, 600)
-    stream = Sequences(sequences, 32)
+    batches = Sequences(sequences, 32)
     in_order = [sequences[k : k + 32] for k in range(0, len(sequences), 32)]
     wasted = 1 - sum(len(s) - 1 for s in sequences) / sum(
         len(some) * (max(len(s) for s in some) - 1) for some in in_order
     )
     assert wasted > 0.4, "the lengths differ enough for the test to mean something"
-    assert padding(take(stream, stream.steps_per_epoch)) < 0.08
-    assert padding(list(stream.one_pass())) < 0.03
+    assert padding(take(batches, batches.steps_per_epoch)) < 0.08
+    assert padding(list(batches.one_pass())) < 0.03
 
 
 def test_each_epoch_mixes_sequences_and_batches():
-    stream = Sequences(make_sequences(500, 60), 10)
-    first, second = take(stream, stream.steps_per_epoch), take(stream, stream.steps_per_epoch)
+    batches = Sequences(make_sequences(500, 60), 10)
+    first, second = take(batches, batches.steps_per_epoch), take(batches, batches.steps_per_epoch)
     together = [{frozenset((batch.inputs[:, 0] // 1000).tolist()) for batch in batches} for batches in (first, second)]
     assert len(together[0] & together[1]) < 3
     widths = [batch.inputs.shape[1] for batch in first]
@@ -296,10 +296,10 @@ def test_each_epoch_mixes_sequences_and_batches():
 
 
 def test_the_small_batch_is_not_always_the_longest_or_the_shortest():
-    stream = Sequences(make_sequences(41, 60), 10)
+    batches = Sequences(make_sequences(41, 60), 10)
     widths = set()
     for _ in range(30):
-        widths |= {batch.inputs.shape[1] for batch in take(stream, stream.steps_per_epoch) if len(batch.inputs) == 1}
+        widths |= {batch.inputs.shape[1] for batch in take(batches, batches.steps_per_epoch) if len(batch.inputs) == 1}
     assert len(widths) > 3
 
 
@@ -313,14 +313,14 @@ def test_tokens_are_true_targets():
     ("build", "error", "expected"),
     [
         (
-            lambda: Lanes(torch.arange(99), 6, 5, world=4),
+            lambda: Chunks(torch.arange(99), 6, 5, world=4),
             OptionError,
             "batch_size=6 .* by 4 ranks. Make it a multiple of 4",
         ),
-        (lambda: Lanes(torch.arange(99), 0, 5), OptionError, "batch_size must be at least 1; got 0"),
-        (lambda: Lanes(torch.arange(99), 1, 0), OptionError, "length must be at least 1; got 0"),
-        (lambda: Lanes(torch.arange(99), 2, 5, rank=2, world=2), OptionError, "got rank=2, world=2"),
-        (lambda: Lanes(torch.zeros(3, 33), 2, 5), DataError, r"one axis; got \[3, 33\] of torch.float32"),
+        (lambda: Chunks(torch.arange(99), 0, 5), OptionError, "batch_size must be at least 1; got 0"),
+        (lambda: Chunks(torch.arange(99), 1, 0), OptionError, "length must be at least 1; got 0"),
+        (lambda: Chunks(torch.arange(99), 2, 5, rank=2, world=2), OptionError, "got rank=2, world=2"),
+        (lambda: Chunks(torch.zeros(3, 33), 2, 5), DataError, r"one axis; got \[3, 33\] of torch.float32"),
         (lambda: Sequences([], 2), DataError, "there is no sequence"),
         (lambda: Sequences([torch.arange(3), torch.arange(1)], 2), DataError, r"number 1 has 1 \(1 are too short"),
         (lambda: Sequences([torch.zeros(3)], 2), DataError, r"one axis; got \[3\] of torch.float32"),
@@ -332,10 +332,10 @@ def test_what_cannot_be_built(build, error, expected):
 
 
 def test_the_stream_never_ends():
-    for stream in streams():
-        list(islice(iter(stream.next, None), 50))
-        assert stream.epoch == 49 // stream.steps_per_epoch
-        assert stream.step == 50 - stream.epoch * stream.steps_per_epoch
+    for batches in streams():
+        list(islice(iter(batches.next, None), 50))
+        assert batches.epoch == 49 // batches.steps_per_epoch
+        assert batches.step == 50 - batches.epoch * batches.steps_per_epoch
 
 
 def make_numbers(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
@@ -377,10 +377,10 @@ class TestGenerated:
                     assert torch.equal(torch.cat([part.scored for part in shares]), full.scored)
 
     def test_the_place_is_saved_and_restored(self, make) -> None:
-        stream = Generated(make, 6, 4, seed=3)
-        take(stream, 6)
-        place = stream.state_dict()
-        expected = take(stream, 7)
+        batches = Generated(make, 6, 4, seed=3)
+        take(batches, 6)
+        place = batches.state_dict()
+        expected = take(batches, 7)
         for rank, world in ((0, 1), (1, 2)):
             again = Generated(make, 6, 4, seed=3, rank=rank, world=world)
             again.load_state_dict(place)
@@ -393,12 +393,12 @@ class TestGenerated:
             Generated(make, 6, 5, seed=3).load_state_dict(place)
 
     def test_one_pass_never_changes_and_leaves_the_place_alone(self, make) -> None:
-        stream = Generated(make, 6, 4, seed=3)
-        first = list(stream.one_pass())
-        assert len(first) == stream.steps_per_epoch == 4
-        before = take(stream, 6)
-        assert_equal(list(stream.one_pass()), first)
-        assert stream.state_dict()["step"] == 2
+        batches = Generated(make, 6, 4, seed=3)
+        first = list(batches.one_pass())
+        assert len(first) == batches.steps_per_epoch == 4
+        before = take(batches, 6)
+        assert_equal(list(batches.one_pass()), first)
+        assert batches.state_dict()["step"] == 2
         fresh = Generated(make, 6, 4, seed=3)
         assert_equal(take(fresh, 6), before)
 
@@ -409,10 +409,10 @@ def test_long_seeds_of_generated_data_share_nothing_with_short_ones(seed: int) -
     drawn: list[set[int]] = []
     for other in (seed, seed + 2**32, seed + 2**32 + 1):
         seeds: set[int] = set()
-        stream = Generated(
+        batches = Generated(
             lambda count, number, seeds=seeds: seeds.add(number) or make_symbols(count, 0), 1, 3, seed=other
         )
-        take(stream, 12)
+        take(batches, 12)
         assert len(seeds) == 12
         drawn.append(seeds)
     assert not drawn[0] & drawn[1]

@@ -180,12 +180,12 @@ class TestMadeUp:
 
 def test_every_example_once_in_an_epoch_and_in_another_order_in_the_next() -> None:
     examples = Labelled(torch.arange(23.0)[:, None], torch.arange(23) % 2, ("a", "b"))
-    stream = LabelledBatches(examples, 5, seed=3)
-    epochs = [torch.cat([stream.next().inputs for _ in range(stream.steps_per_epoch)]).flatten() for _ in range(2)]
+    batches = LabelledBatches(examples, 5, seed=3)
+    epochs = [torch.cat([batches.next().inputs for _ in range(batches.steps_per_epoch)]).flatten() for _ in range(2)]
     for epoch in epochs:
         assert epoch.sort().values.tolist() == list(range(23))
     assert not torch.equal(*epochs)
-    batch = next(stream.one_pass())
+    batch = next(batches.one_pass())
     assert torch.equal(batch.inputs[:, 0, 0].long() % 2, batch.targets[:, 0])
     assert batch.tokens == 5
 

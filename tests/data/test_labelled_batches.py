@@ -12,7 +12,7 @@ VALUES = torch.arange(1, 12)
 STARTS = [0, 3, 3, 8, 9]
 
 
-def stream(batch_size: int = 2, **options: object) -> LabelledSequences:
+def batches(batch_size: int = 2, **options: object) -> LabelledSequences:
     targets = VALUES * 10 if options.get("per_step") else torch.tensor([7, 8, 9, 10, 11])
     return LabelledSequences(VALUES, LENGTHS, targets, batch_size, **options)
 
@@ -26,7 +26,7 @@ def examples(batch: Batch) -> list[tuple[list[int], object]]:
 
 
 def test_every_sequence_once_with_its_label() -> None:
-    found = {tuple(values): int(label) for batch in stream().one_pass() for values, label in examples(batch)}
+    found = {tuple(values): int(label) for batch in batches().one_pass() for values, label in examples(batch)}
     wanted = {
         tuple(VALUES[s : s + n].tolist()): 7 + k for k, (s, n) in enumerate(zip(STARTS, LENGTHS.tolist(), strict=True))
     }
@@ -34,19 +34,19 @@ def test_every_sequence_once_with_its_label() -> None:
 
 
 def test_rows_say_which_example_each_is() -> None:
-    labels = torch.cat([batch.targets for batch in stream().one_pass()])
-    assert (labels - 7).tolist() == stream().rows.tolist()
+    labels = torch.cat([batch.targets for batch in batches().one_pass()])
+    assert (labels - 7).tolist() == batches().rows.tolist()
 
 
 def test_tags_stand_at_their_steps() -> None:
-    for batch in stream(per_step=True).one_pass():
+    for batch in batches(per_step=True).one_pass():
         assert torch.equal(batch.targets, batch.inputs * 10)
         assert batch.tokens == int(batch.lengths.sum()) == batch.all_tokens
 
 
 def test_what_counts_are_sequences() -> None:
-    assert [batch.tokens for batch in stream().one_pass()] == [2, 2, 1]
-    assert sum(batch.all_tokens for batch in stream().one_pass()) == 5
+    assert [batch.tokens for batch in batches().one_pass()] == [2, 2, 1]
+    assert sum(batch.all_tokens for batch in batches().one_pass()) == 5
 
 
 def test_numbers_have_channels() -> None:
@@ -57,8 +57,8 @@ def test_numbers_have_channels() -> None:
 
 
 def test_ranks_share_a_batch() -> None:
-    whole = stream(3)
-    parts = [stream(3, rank=rank, world=2) for rank in range(2)]
+    whole = batches(3)
+    parts = [batches(3, rank=rank, world=2) for rank in range(2)]
     for _ in range(5):
         batch, shares = whole.next(), [part.next() for part in parts]
         assert torch.equal(batch.targets, torch.cat([share.targets for share in shares]))

@@ -8,7 +8,7 @@ import torch
 
 from recurra.data.signal_noise import EMITTED, MOVES, NOISE, SIGNAL, START, STATES, posterior, signal_and_noise
 from recurra.errors import OptionError
-from recurra.training.ranking import auc
+from recurra.metrics.roc_auc import auc
 
 
 def test_tables_are_chances() -> None:

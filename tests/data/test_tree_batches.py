@@ -13,8 +13,8 @@ TREES = parse_expressions(" ".join(f"(1 {'(0 a) b ' * (k + 1)})" for k in range(
 FOREST = build_vocabulary(TREES).plant(TREES)
 
 
-def batches(stream: Trees) -> list[TreeBatch]:
-    found = list(stream.one_pass())
+def batches(batches: Trees) -> list[TreeBatch]:
+    found = list(batches.one_pass())
     assert all(isinstance(batch, TreeBatch) for batch in found)
     return found  # type: ignore[return-value]
 
@@ -29,8 +29,8 @@ def test_labelled_nodes_are_scored_and_counted() -> None:
 
 
 def test_every_tree_once_in_an_epoch() -> None:
-    stream = Trees(FOREST, 3, seed=1)
-    sizes = [int(size) for _ in range(stream.steps_per_epoch) for size in stream.next().forest.sizes]  # type: ignore[attr-defined]
+    batches = Trees(FOREST, 3, seed=1)
+    sizes = [int(size) for _ in range(batches.steps_per_epoch) for size in batches.next().forest.sizes]  # type: ignore[attr-defined]
     assert sorted(sizes) == FOREST.sizes.tolist()
 
 
@@ -50,12 +50,12 @@ def test_a_rank_may_have_no_tree() -> None:
 
 
 def test_a_place_that_is_saved() -> None:
-    stream, other = Trees(FOREST, 3, seed=1), Trees(FOREST, 3, seed=1)
+    batches, other = Trees(FOREST, 3, seed=1), Trees(FOREST, 3, seed=1)
     for _ in range(4):
-        stream.next()
-    other.load_state_dict(stream.state_dict())
+        batches.next()
+    other.load_state_dict(batches.state_dict())
     for _ in range(4):
-        assert torch.equal(stream.next().inputs, other.next().inputs)
+        assert torch.equal(batches.next().inputs, other.next().inputs)
 
 
 def test_a_tree_without_a_label() -> None:

@@ -17,7 +17,7 @@ from recurra.engines.fused.programs import Tiles
 from recurra.engines.fused.stages import plan
 from recurra.engines.fused.tiles import choose_tiles, choose_triton, in_words, lanes_at_once
 from recurra.engines.fused.triton import emit_backward, emit_forward
-from recurra.engines.protocol import Answer
+from recurra.engines.protocol import Evaluation
 from recurra.types import Shape
 from tests.engines.fused_helpers import Cut, banded, crossed, echo, tower
 from tests.helpers import CELLS, B, D, compare_engines, make_layer, random_state, run_all
@@ -143,7 +143,9 @@ def test_how_a_run_is_cut_is_said_in_words():
     assert said("lstm", 1, 4096).startswith("weights are read again at every step")
     assert said("lstm", 4096, 20) == "each program owns all units of its lanes"
     assert said("mingru", 4096, 4096) == "units run on their own"
-    asked = Choice("auto", ENGINES["fused"], {"fused": Answer(True, how="so"), "vendor": Answer(False, "too large")})
+    asked = Choice(
+        "auto", ENGINES["fused"], {"fused": Evaluation(True, how="so"), "vendor": Evaluation(False, "too large")}
+    )
     assert str(asked).splitlines()[1:] == ["  fused    can run it: so", "  vendor   cannot: too large"]
 
 

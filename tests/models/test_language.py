@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from recurra.data.batches import Lanes, Sequences
+from recurra.data.batches import Chunks, Sequences
 from recurra.errors import OptionError
 from recurra.models.language import LanguageModel
 from recurra.models.sequence import detached
@@ -99,7 +99,7 @@ class TestEvaluation:
         logs = model(ids[None, :-1])[0][0].log_softmax(-1)
         expected = float(-logs.gather(1, ids[1:, None]).mean().detach())
         model.train()
-        score = evaluate(model, Lanes(ids, 1, 7, shuffle=False))
+        score = evaluate(model, Chunks(ids, 1, 7, shuffle=False))
         assert score.tokens == 49
         assert score.nats == pytest.approx(expected, abs=1e-12)
         assert model.training

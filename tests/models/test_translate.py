@@ -12,7 +12,7 @@ from recurra.data.pairs import Pairs
 from recurra.errors import OptionError
 from recurra.models.search import Ending, beam_search
 from recurra.models.translate import CONTEXTS, Translation, Translator
-from recurra.recipes.translate import pair_loss
+from recurra.tasks.translate import pair_loss
 
 SOURCES, TARGETS, START, END = 9, 7, 5, 6
 LENGTHS = torch.tensor([6, 1, 4])

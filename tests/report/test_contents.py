@@ -13,13 +13,13 @@ import pytest
 import torch
 
 from recurra.cli.main import run
-from recurra.recipes.catalogue import RECIPES as CATALOGUE
 from recurra.report import attractors, contents, gradients
 from recurra.report.contents import write_report
 from recurra.report.page import Figure, Section
 from recurra.report.subject import open_subject
 from recurra.runs.checkpoint import Checkpoint
 from recurra.runs.folder import RunFolder
+from recurra.tasks.catalogue import RECIPES as CATALOGUE
 from tests.report.conftest import RECIPES
 
 Train = Callable[..., Path]
@@ -176,8 +176,8 @@ def test_what_is_in_the_text_stays_text(train: Train, tmp_path: Path) -> None:
 
 
 def test_scores_are_kept_for_the_weights_that_they_are_of(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recurra.recipes.feedforward import Classification
     from recurra.report.scores import kept_answer, scores_section
+    from recurra.tasks.feedforward import FeedforwardTask
 
     folder = train("feedforward")
     assert kept_answer(RunFolder.open(folder)) is None
@@ -189,7 +189,7 @@ def test_scores_are_kept_for_the_weights_that_they_are_of(train: Train, monkeypa
         raise AssertionError("judged again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Classification, "judge", fail)
+        patch.setattr(FeedforwardTask, "evaluate", fail)
         assert scores_section(open_subject(folder)) is not None
     weights = folder / "checkpoints/best/weights.safetensors"
     weights.write_bytes(weights.read_bytes() + b" ")

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from recurra.data.batches import Lanes
+from recurra.data.batches import Chunks
 from recurra.errors import OptionError
 from recurra.models.language import LanguageModel
 from recurra.training.averaging import Average, read_average
@@ -68,10 +68,10 @@ class TestAsgd:
     def test_the_trainer_counts_its_steps_from_1(self) -> None:
         ids = torch.randint(V, (120,))
         settings = Training(steps=6, batch_size=2, truncation="every:5", warmup=0, average="asgd:4")
-        trainer = Trainer(make_model(), Lanes(ids, 2, 5), settings, lambda judged: 0.0)
+        trainer = Trainer(make_model(), Chunks(ids, 2, 5), settings, lambda judged: 0.0)
         seen = []
         for _ in range(6):
-            trainer.update(trainer.stream.next())
+            trainer.update(trainer.batches.next())
             seen.append(weights(trainer.model))
         assert float((seen[5] - seen[3]).abs().max()) > 1e-4
         torch.testing.assert_close(weights(trainer.evaluated), torch.stack(seen[3:]).mean(0), rtol=0, atol=1e-12)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from recurra.data.batches import Lanes, Sequences, Stream
+from recurra.data.batches import Batches, Chunks, Sequences
 from recurra.errors import OptionError
 from recurra.models.language import LanguageModel
 from recurra.training import dynamic_evaluation
@@ -29,8 +29,8 @@ def walk(turn: int, count: int, seed: int) -> Tensor:
 TRAIN = walk(1, 1500, 0)
 
 
-def lanes(ids: Tensor, lanes: int = 2, length: int = 10) -> Stream:
-    return Lanes(ids, lanes, length, shuffle=False)
+def lanes(ids: Tensor, lanes: int = 2, length: int = 10) -> Batches:
+    return Chunks(ids, lanes, length, shuffle=False)
 
 
 def untrained(**options: object) -> LanguageModel:
@@ -41,7 +41,7 @@ def untrained(**options: object) -> LanguageModel:
 @pytest.fixture(scope="module")
 def trained() -> LanguageModel:
     settings = Training(steps=80, batch_size=8, truncation="every:10", learning_rate=0.02, warmup=5)
-    trainer = Trainer(untrained(), Lanes(TRAIN, 8, 10), settings, lambda judged: 0.0)
+    trainer = Trainer(untrained(), Chunks(TRAIN, 8, 10), settings, lambda judged: 0.0)
     for _ in trainer.events():
         pass
     assert evaluate(trainer.model, lanes(walk(1, 300, 1))).nats < 0.7
@@ -97,10 +97,10 @@ def test_decay_pulls_back_to_the_trained_weights(trained: LanguageModel) -> None
 def test_an_update_by_hand(decay: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """θ − rate · g / √v + decay · r (θ₀ − θ), with what the second batch is scored by written out."""
     model = untrained().double()
-    train, stream = lanes(TRAIN[:101]), lanes(walk(2, 41, 4))
-    assert [len(list(each.one_pass())) for each in (train, stream)] == [5, 2]
+    train, batches = lanes(TRAIN[:101]), lanes(walk(2, 41, 4))
+    assert [len(list(each.one_pass())) for each in (train, batches)] == [5, 2]
     monkeypatch.setattr(dynamic_evaluation, "SEEN", 3)
-    found = evaluate_dynamically(model, train, stream, rate=0.05, decay=decay)
+    found = evaluate_dynamically(model, train, batches, rate=0.05, decay=decay)
 
     def loss(batch: object, state: object = None) -> tuple[Tensor, object]:
         logits, final = model(batch.inputs, state)  # type: ignore[attr-defined]
@@ -110,7 +110,7 @@ def test_an_update_by_hand(decay: float, monkeypatch: pytest.MonkeyPatch) -> Non
     gradients = [torch.autograd.grad(loss(batch)[0], parameters) for batch in islice(train.one_pass(), 3)]
     roots = [torch.stack(each).square().mean(0).sqrt() for each in zip(*gradients, strict=True)]
     mean = torch.cat([root.flatten() for root in roots]).mean()
-    first, second = stream.one_pass()
+    first, second = batches.one_pass()
     one, state = loss(first)
     with torch.no_grad():
         start = [parameter.clone() for parameter in parameters]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from recurra.data.batches import Batch, Generated, Lanes, Sequences
+from recurra.data.batches import Batch, Chunks, Generated, Sequences
 from recurra.models.language import LanguageModel
 from recurra.models.readout import Readout
 from recurra.models.window import WindowLanguageModel
@@ -86,12 +86,12 @@ class TestNumbers:
     @pytest.mark.parametrize("training", [True, False])
     def test_the_mean_squared_error_of_the_last_step(self, training: bool) -> None:
         model = Readout(2, "gru", 5, 3, engine="eager", dropout=0.5).train(training)
-        stream = Generated(self.make, 4, 3, seed=2)
-        score = evaluate(model, stream, weighted_square)
+        batches = Generated(self.make, 4, 3, seed=2)
+        score = evaluate(model, batches, weighted_square)
         assert model.training == training
         model.eval()
         errors = [
-            (model(batch.inputs)[0][:, -1] - batch.targets[:, -1]).square().sum(-1) for batch in stream.one_pass()
+            (model(batch.inputs)[0][:, -1] - batch.targets[:, -1]).square().sum(-1) for batch in batches.one_pass()
         ]
         assert score.tokens == 12
         assert score.mean == pytest.approx(float(torch.cat(errors).mean().detach()), rel=1e-5)
@@ -102,17 +102,17 @@ class TestNumbers:
 
     def test_an_iterable_of_batches_is_as_good_as_a_stream(self) -> None:
         model = Readout(2, "gru", 5, 3, engine="eager")
-        stream = Generated(self.make, 4, 3)
-        assert evaluate(model, list(stream.one_pass()), weighted_square) == evaluate(model, stream, weighted_square)
+        batches = Generated(self.make, 4, 3)
+        assert evaluate(model, list(batches.one_pass()), weighted_square) == evaluate(model, batches, weighted_square)
 
 
 def test_in_lanes_the_state_is_carried() -> None:
     ids = torch.randint(5, (61,))
     model = LanguageModel(5, "gru", 6, engine="eager")
-    short, long = (evaluate(model, Lanes(ids, 2, length, shuffle=False)) for length in (4, 30))
+    short, long = (evaluate(model, Chunks(ids, 2, length, shuffle=False)) for length in (4, 30))
     assert short.mean == pytest.approx(long.mean, rel=1e-5)
     assert short.accuracy == long.accuracy
-    dropped = [replace(batch, fresh=True) for batch in Lanes(ids, 2, 4, shuffle=False).one_pass()]
+    dropped = [replace(batch, fresh=True) for batch in Chunks(ids, 2, 4, shuffle=False).one_pass()]
     assert abs(evaluate(model, dropped).mean - long.mean) > 1e-4
 
 
@@ -120,7 +120,7 @@ def test_in_lanes_the_state_is_carried() -> None:
 def test_the_window_model_carries_its_last_symbols(length: int) -> None:
     ids = torch.randint(5, (61,))
     model = WindowLanguageModel(5, 3, 4, 8)
-    score = evaluate_window(model, Lanes(ids, 1, length, shuffle=False))
+    score = evaluate_window(model, Chunks(ids, 1, length, shuffle=False))
     logits = model(ids[None, :-1])[0][0].detach()
     expected = torch.nn.functional.cross_entropy(logits, ids[1:])
     assert score.tokens == 60
@@ -138,10 +138,10 @@ class TestMixture:
         firsts = [0, 4, 5, 13, 15]
         numbers = [first + torch.arange(len(part)) for first, part in zip(firsts, parts, strict=False)]
 
-        def stream(each: list[torch.Tensor]):
-            return Sequences(each, 2, shuffle=False) if as_sequences else Lanes(each[0], 1, 64, shuffle=False)
+        def batches(each: list[torch.Tensor]):
+            return Sequences(each, 2, shuffle=False) if as_sequences else Chunks(each[0], 1, 64, shuffle=False)
 
-        found = log_probabilities(model, stream(parts), stream(numbers))
+        found = log_probabilities(model, batches(parts), batches(numbers))
         with torch.no_grad():
             each = [model(part[None, :-1])[0][0].log_softmax(-1).gather(1, part[1:, None])[:, 0] for part in parts]
         torch.testing.assert_close(found, torch.cat(each))
@@ -151,10 +151,10 @@ class TestMixture:
         model = LanguageModel(7, "gru", 5).double()
         text = torch.randint(7, (101,))
         found = log_probabilities(
-            model, Lanes(text, 4, 8, shuffle=False), Lanes(torch.arange(101), 4, 8, shuffle=False)
+            model, Chunks(text, 4, 8, shuffle=False), Chunks(torch.arange(101), 4, 8, shuffle=False)
         )
         assert found.shape == (100,)
-        assert float(-found.mean()) == pytest.approx(evaluate(model, Lanes(text, 4, 8, shuffle=False)).nats, rel=1e-6)
+        assert float(-found.mean()) == pytest.approx(evaluate(model, Chunks(text, 4, 8, shuffle=False)).nats, rel=1e-6)
         alone = model(text[None, 25:50])[0][0].log_softmax(-1).gather(1, text[26:51, None])[:, 0]
         torch.testing.assert_close(found[25:50], alone)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from recurra.data.batches import Batch, Lanes, Sequences, Stream
+from recurra.data.batches import Batch, Batches, Chunks, Sequences
 from recurra.errors import OptionError
 from recurra.models.forecast import Forecaster
 from recurra.models.language import LanguageModel
@@ -32,17 +32,17 @@ def make_model(loud: float = 1.0, **options: float) -> LanguageModel:
     return model
 
 
-def lanes() -> Stream:
-    return Lanes(IDS, B, 6, seed=3)
+def lanes() -> Batches:
+    return Chunks(IDS, B, 6, seed=3)
 
 
-def sequences() -> Stream:
+def sequences() -> Batches:
     return Sequences([IDS[k * 9 : k * 9 + 4 + k % 5] for k in range(14)], B, seed=3)
 
 
-def make_trainer(settings: Training, model: LanguageModel, stream: Callable[[], Stream] = lanes) -> Trainer:
+def make_trainer(settings: Training, model: LanguageModel, batches: Callable[[], Batches] = lanes) -> Trainer:
     torch.manual_seed(5)
-    return Trainer(model, stream(), settings, lambda judged: 0.0)
+    return Trainer(model, batches(), settings, lambda judged: 0.0)
 
 
 def watch(trainer: Trainer) -> list[Tensor]:
@@ -117,7 +117,7 @@ class TestTrainer:
     def test_teacher_leaves_the_inputs_alone(self) -> None:
         trainer = make_trainer(QUICK, make_model())
         seen = watch(trainer)
-        batches = [trainer.stream.next() for _ in range(3)]
+        batches = [trainer.batches.next() for _ in range(3)]
         for batch in batches:
             trainer.update(batch)
         assert len(seen) == 3
@@ -130,7 +130,7 @@ class TestTrainer:
         trainer = make_trainer(settings, make_model())
         trainer.step = 6 if policy == "scheduled:1" else 0
         seen = watch(trainer)
-        batch = trainer.stream.next()
+        batch = trainer.batches.next()
         plain = make_model()
         step = trainer.update(batch)
         (mixed,) = seen
@@ -150,19 +150,19 @@ class TestTrainer:
         trainer = make_trainer(settings, model)
         read = torch.empty(B, 0, dtype=torch.int64)
         for _ in range(3):
-            batch = trainer.stream.next()
+            batch = trainer.batches.next()
             trainer.update(batch)
             expected = greedy(model, torch.cat([read, batch.inputs[:, :1]], 1), 5)
             assert trainer.tail is not None
             assert torch.equal(trainer.tail, expected[:, -4:])
             read = expected
 
-    @pytest.mark.parametrize("stream", [lanes, sequences])
+    @pytest.mark.parametrize("batches", [lanes, sequences])
     @pytest.mark.parametrize("policy", ["teacher", "free", "scheduled:0.5"])
-    def test_it_trains_and_resumes_bit_for_bit(self, policy: str, stream: Callable[[], Stream]) -> None:
-        truncation = "none" if stream is sequences else "every:6"
+    def test_it_trains_and_resumes_bit_for_bit(self, policy: str, batches: Callable[[], Batches]) -> None:
+        truncation = "none" if batches is sequences else "every:6"
         settings = replace(QUICK, feeding=policy, truncation=truncation)
-        whole = make_trainer(settings, make_model(dropout=0.2), stream)
+        whole = make_trainer(settings, make_model(dropout=0.2), batches)
         kept = []
         losses = []
         for event in whole.events():
@@ -178,7 +178,7 @@ class TestTrainer:
             if isinstance(event, Step):
                 losses.append(event.loss)
         torch.rand(3)
-        again = make_trainer(settings, make_model(dropout=0.2), stream)
+        again = make_trainer(settings, make_model(dropout=0.2), batches)
         again.restore(kept[0])
         assert [event.loss for event in again.events() if isinstance(event, Step)] == losses[4:]
         for one, other in zip(whole.model.parameters(), again.model.parameters(), strict=True):
@@ -188,7 +188,7 @@ class TestTrainer:
     def test_it_learns(self, policy: str) -> None:
         """A text of one symbol, which a model that reads itself can learn to say."""
         settings = replace(QUICK, feeding=policy, steps=40, learning_rate=0.05)
-        trainer = make_trainer(settings, make_model(), lambda: Lanes(torch.full((200,), 2), B, 6))
+        trainer = make_trainer(settings, make_model(), lambda: Chunks(torch.full((200,), 2), B, 6))
         losses = [event.loss for event in trainer.events() if isinstance(event, Step)]
         assert losses[-1] < 0.1 < losses[0]
 

@@ -24,7 +24,7 @@ def make(per_step: bool) -> Labeller:
     return (Tagger if per_step else Classifier)(2, 3, "gru", 4, engine="eager").double()
 
 
-def stream(per_step: bool, batch_size: int = 4, order: list[int] | None = None) -> LabelledSequences:
+def batches(per_step: bool, batch_size: int = 4, order: list[int] | None = None) -> LabelledSequences:
     order = order or list(range(6))
     cut = VALUES.split(LENGTHS.tolist())
     labels = LABELS[per_step].split(LENGTHS.tolist() if per_step else 1)
@@ -42,11 +42,11 @@ def stream(per_step: bool, batch_size: int = 4, order: list[int] | None = None) 
 @given(batch_size=st.integers(1, 7), order=st.permutations(range(6)))
 def test_batch_size_and_order_do_not_matter(per_step: bool, batch_size: int, order: list[int]) -> None:
     model = make(per_step)
-    one, other = (evaluate_labels(model, each) for each in (stream(per_step, 6), stream(per_step, batch_size, order)))
+    one, other = (evaluate_labels(model, each) for each in (batches(per_step, 6), batches(per_step, batch_size, order)))
     assert torch.equal(one.counts, other.counts)
     assert one.nats == pytest.approx(other.nats, rel=1e-10)
-    first = predict_labels(model, stream(per_step, 6))
-    found = predict_labels(model, stream(per_step, batch_size, order))
+    first = predict_labels(model, batches(per_step, 6))
+    found = predict_labels(model, batches(per_step, batch_size, order))
     for k, place in enumerate(order):
         torch.testing.assert_close(found[k], first[place], rtol=1e-10, atol=1e-10)
 
@@ -55,20 +55,20 @@ def test_batch_size_and_order_do_not_matter(per_step: bool, batch_size: int, ord
 @torch.no_grad()
 def test_sequence_by_sequence(per_step: bool) -> None:
     model = make(per_step).eval()
-    found = evaluate_labels(model, stream(per_step))
+    found = evaluate_labels(model, batches(per_step))
     logits = [model(x[None])[0] for x in VALUES.split(LENGTHS.tolist())]
     scores = torch.cat(logits) if per_step else torch.stack(logits)
     labels = LABELS[per_step]
     assert found.total == len(labels)
     assert found.accuracy == pytest.approx(float((scores.argmax(-1) == labels).double().mean()))
     assert found.nats == pytest.approx(float(cross_entropy(scores, labels)), rel=1e-10)
-    loss = sum(float(label_loss(model, batch)) for batch in stream(per_step).one_pass())
+    loss = sum(float(label_loss(model, batch)) for batch in batches(per_step).one_pass())
     assert loss == pytest.approx(found.nats * found.total, rel=1e-10)
 
 
 def test_the_model_is_left_in_its_mode() -> None:
     model = make(False).train()
-    evaluate_labels(model, stream(False))
+    evaluate_labels(model, batches(False))
     assert model.training
 
 

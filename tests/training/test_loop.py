@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from recurra.data.batches import Lanes, Sequences, Stream
+from recurra.data.batches import Batches, Chunks, Sequences
 from recurra.errors import OptionError
 from recurra.models.language import LanguageModel
 from recurra.runs.checkpoint import Checkpoint, read_checkpoint
@@ -26,24 +26,24 @@ IDS = torch.randint(V, (200,), generator=torch.Generator().manual_seed(1))
 QUICK = Training(steps=8, batch_size=3, truncation="every:6", warmup=2, validate_every=4, save_every=4)
 
 
-def lanes(length: int = 6) -> Stream:
-    return Lanes(IDS, 3, length, seed=3)
+def lanes(length: int = 6) -> Batches:
+    return Chunks(IDS, 3, length, seed=3)
 
 
-def sequences() -> Stream:
+def sequences() -> Batches:
     return Sequences([IDS[k * 9 : k * 9 + 4 + k % 5] for k in range(14)], 4, seed=3)
 
 
 def make_trainer(
     settings: Training = QUICK,
-    stream: Callable[[], Stream] = lanes,
+    batches: Callable[[], Batches] = lanes,
     judge: Callable[[LanguageModel], float] | None = None,
     **model: Any,
 ) -> Trainer:
     torch.manual_seed(5)
     made = LanguageModel(V, **{"cell": "lstm", "hidden_size": H, "engine": "eager"} | model)
-    valid = Lanes(IDS[:50], 2, 8, shuffle=False)
-    return Trainer(made, stream(), settings, judge or (lambda judged: evaluate(judged, valid).nats))
+    valid = Chunks(IDS[:50], 2, 8, shuffle=False)
+    return Trainer(made, batches(), settings, judge or (lambda judged: evaluate(judged, valid).nats))
 
 
 def events(trainer: Trainer, until: int | None = None) -> list[Event]:
@@ -87,12 +87,12 @@ RESUMED = {
 @pytest.mark.parametrize("stop", [4, 8])
 @pytest.mark.parametrize("name", RESUMED)
 def test_a_resumed_run_gives_the_same_numbers(name: str, stop: int, tmp_path: Path) -> None:
-    settings, stream, model = RESUMED[name]
+    settings, batches, model = RESUMED[name]
     settings = replace(settings, steps=12)
-    whole = make_trainer(settings, stream, **model)
+    whole = make_trainer(settings, batches, **model)
     expected = events(whole)
 
-    first = make_trainer(settings, stream, **model)
+    first = make_trainer(settings, batches, **model)
     kept = None
     before: list[Event] = []
     for event in first.events():
@@ -105,7 +105,7 @@ def test_a_resumed_run_gives_the_same_numbers(name: str, stop: int, tmp_path: Pa
     assert kept is not None
     torch.rand(5)  # whatever else draws random numbers in between
 
-    second = make_trainer(settings, stream, **model)
+    second = make_trainer(settings, batches, **model)
     second.restore(kept)
     after = events(second)
     assert told(before) + told(after) == told(expected)
@@ -114,8 +114,8 @@ def test_a_resumed_run_gives_the_same_numbers(name: str, stop: int, tmp_path: Pa
 
 def test_state_goes_on_from_chunk_to_chunk_and_is_dropped_at_a_new_epoch() -> None:
     trainer = make_trainer(replace(QUICK, learning_rate=0.0, optimiser="sgd", reset=0.0))
-    stream = trainer.stream
-    first, second = stream._batch(0, 0), stream._batch(0, 1)
+    batches = trainer.batches
+    first, second = batches._batch(0, 0), batches._batch(0, 1)
     trainer.update(first)
     carried = trainer.update(second).loss
     alone = trainer.update(replace(second, fresh=True)).loss
@@ -133,7 +133,7 @@ class TestReset:
     def losses(self, reset: float, **model: Any) -> tuple[list[float], list[float]]:
         """The losses of the second batch as it was trained on, and from nothing."""
         trainer = make_trainer(replace(QUICK, learning_rate=0.0, optimiser="sgd", reset=reset), **model)
-        first, second = trainer.stream._batch(0, 0), trainer.stream._batch(0, 1)
+        first, second = trainer.batches._batch(0, 0), trainer.batches._batch(0, 1)
         trainer.update(first)
         here = trainer.update(second).loss
         return here, trainer.update(replace(second, fresh=True)).loss
@@ -154,19 +154,19 @@ class TestReset:
 class TestNotANumber:
     def test_a_step_is_skipped_and_the_weights_stay(self, monkeypatch: pytest.MonkeyPatch) -> None:
         trainer = make_trainer(replace(QUICK, average="ema:0.9"))
-        trainer.update(trainer.stream.next())
+        trainer.update(trainer.batches.next())
         before = {n: v.clone() for n, v in trainer.model.state_dict().items()}
         averaged = {n: v.clone() for n, v in trainer.average.model.state_dict().items()}
         with monkeypatch.context() as patch:
             patch.setattr(trainer, "loss", lambda logits, t, w: weighted_nll(logits, t, w) * math.nan)
-            event = trainer.update(trainer.stream.next())
+            event = trainer.update(trainer.batches.next())
         assert event.skipped
         assert math.isnan(event.loss)
         assert (trainer.skipped, trainer.in_a_row, trainer.step) == (1, 1, 2)
         assert trainer.state is None
         assert all(torch.equal(before[n], v) for n, v in trainer.model.state_dict().items())
         assert all(torch.equal(averaged[n], v) for n, v in trainer.average.model.state_dict().items())
-        event = trainer.update(trainer.stream.next())
+        event = trainer.update(trainer.batches.next())
         assert not event.skipped
         assert math.isfinite(event.loss)
         assert (trainer.skipped, trainer.in_a_row) == (1, 0)
@@ -176,7 +176,7 @@ class TestNotANumber:
         trainer = make_trainer()
         trainer.model.output.bias.register_hook(lambda gradient: gradient * math.inf)
         before = trainer.model.output.weight.detach().clone()
-        event = trainer.update(trainer.stream.next())
+        event = trainer.update(trainer.batches.next())
         assert event.skipped
         assert math.isfinite(event.loss)
         assert torch.equal(before, trainer.model.output.weight)
@@ -248,7 +248,7 @@ class TestClipping:
         plain = replace(QUICK, optimiser="sgd", momentum=0.0, warmup=0, schedule="constant", learning_rate=1.0)
         free, bound = make_trainer(replace(plain, clip_norm=None)), make_trainer(replace(plain, **clip))
         first = [p.detach().clone() for p in free.model.parameters()]
-        one, other = (trainer.update(trainer.stream.next()) for trainer in (free, bound))
+        one, other = (trainer.update(trainer.batches.next()) for trainer in (free, bound))
         assert one.gradient_norm == other.gradient_norm > 0.1
         step, least = (
             torch.cat([(a - b.detach()).flatten() for a, b in zip(first, t.model.parameters(), strict=True)])
@@ -341,7 +341,7 @@ class TestOverTime:
     @pytest.mark.parametrize("form", ["mean", "sum", "1/t"])
     def test_the_trainer_minimises_them(self, form: str) -> None:
         trainer = make_trainer(replace(QUICK, truncation="none", over_time=form), sequences)
-        batch = trainer.stream._batch(0, 0)
+        batch = trainer.batches._batch(0, 0)
         logits, _ = trainer.model(batch.inputs, None, batch.lengths)
         losses = nn.functional.cross_entropy(logits.detach().mT, batch.targets, reduction="none")
         rows = [losses[b, :n] for b, n in enumerate(batch.lengths.tolist())]
@@ -368,7 +368,7 @@ class TestAveraging:
         trainer = make_trainer(replace(QUICK, average="ema:0.15"))
         expected = trainer.model.output.weight.detach().clone()
         for step in range(1, 5):
-            trainer.update(trainer.stream.next())
+            trainer.update(trainer.batches.next())
             decay = min(0.15, step / (step + 10))
             expected = decay * expected + (1 - decay) * trainer.model.output.weight.detach()
         torch.testing.assert_close(trainer.average.model.output.weight.detach(), expected)
@@ -380,7 +380,7 @@ class TestAveraging:
 
 def test_training_lowers_the_loss() -> None:
     pattern = torch.arange(400) % V
-    trainer = make_trainer(replace(QUICK, steps=60, learning_rate=0.03), lambda: Lanes(pattern, 3, 6))
+    trainer = make_trainer(replace(QUICK, steps=60, learning_rate=0.03), lambda: Chunks(pattern, 3, 6))
     losses = [event.loss for event in events(trainer) if isinstance(event, Step)]
     assert losses[0] > 1.5
     assert losses[-1] < 0.5

@@ -28,8 +28,8 @@ MEASURE = """
 import json, re, sys
 from pathlib import Path
 import torch
-from recurra.recipes.catalogue import begin, find_recipe
-from recurra.recipes.reader import override
+from recurra.tasks.catalogue import begin, find_recipe
+from recurra.tasks.settings import override
 
 def memory(what):
     return int(re.search(what + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
@@ -40,7 +40,7 @@ trainer = begin(override(find_recipe(recipe), settings)).trainer()
 reading, held = memory("VmHWM"), memory("VmRSS")
 Path("/proc/self/clear_refs").write_text("5")  # the peak is counted anew
 for _ in range(int(updates)):
-    trainer.update(trainer.stream.next())
+    trainer.update(trainer.batches.next())
 print(json.dumps({"reading": reading, "held": held, "training": memory("VmHWM")}))
 """
 COMMON = ["model.dropout=0.0", "model.input_dropout=0.0", "model.embedding_size=16", "engine=eager"]

@@ -29,13 +29,13 @@ def make_data(dtype: torch.dtype = torch.float32, rows: int = 24, length: int = 
     return LabelledSequences(x, torch.full((rows,), length), y, 8, per_step=True)
 
 
-def make_steps(stream: LabelledSequences) -> Steps:
+def make_steps(batches: LabelledSequences) -> Steps:
     return Steps(
-        stream.values.numpy(),
+        batches.values.numpy(),
         ("a", "b", "c", "d"),
         ("0", "1"),
-        stream.targets,
-        lambda model: torch.cat(predict_labels(model, stream)),
+        batches.targets,
+        lambda model: torch.cat(predict_labels(model, batches)),
     )
 
 
@@ -45,11 +45,11 @@ def make_model(dtype: torch.dtype = torch.float32) -> Tagger:
 
 
 def make_trainer(strength: float, steps: int = 60) -> Trainer:
-    stream, model = make_data(), make_model()
-    penalty = TreePenalty(strength, make_steps(stream), model, seed=1) if strength else None
+    batches, model = make_data(), make_model()
+    penalty = TreePenalty(strength, make_steps(batches), model, seed=1) if strength else None
     settings = Training(steps=steps, batch_size=8, warmup=0, learning_rate=0.02, validate_every=20, save_every=5)
     return Trainer(
-        model, stream, settings, lambda model: evaluate_labels(model, stream).nats, whole=label_loss, penalty=penalty
+        model, batches, settings, lambda model: evaluate_labels(model, batches).nats, whole=label_loss, penalty=penalty
     )
 
 
@@ -152,7 +152,7 @@ class TestTraining:
             until(trainer, REFITTED)
         assert torch.equal(weights_of(plain), weights_of(bound))
         for trainer in (plain, bound):
-            trainer.update(trainer.stream.next())
+            trainer.update(trainer.batches.next())
         assert not torch.equal(weights_of(plain), weights_of(bound))
 
     def test_resumes_as_if_it_had_never_stopped(self) -> None:

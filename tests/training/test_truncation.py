@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from recurra.data.batches import Lanes
+from recurra.data.batches import Chunks
 from recurra.errors import OptionError
 from recurra.models.language import LanguageModel
 from recurra.models.sequence import detached
@@ -149,14 +149,14 @@ def test_chunks_of_every_with_carried_state_equal_one_long_text(name: str) -> No
 def test_the_trainers_chunks_of_window_equal_one_long_text(name: str, k: int) -> None:
     """With a learning rate of 0, the gradients of all chunks add up to that of the lanes read in one go."""
     model = make_model(name)
-    stream = Lanes(torch.randint(V, (41,)), 2, 4, shuffle=False)
+    batches = Chunks(torch.randint(V, (41,)), 2, 4, shuffle=False)
     settings = Training(
         truncation=f"window:{k}", learning_rate=0.0, optimiser="sgd", warmup=0, clip_norm=None, reset=0.0
     )
-    trainer = Trainer(model, stream, settings, lambda _: 0.0)
+    trainer = Trainer(model, batches, settings, lambda _: 0.0)
     total = 0.0
     added: dict[str, Tensor] = {}
-    batches = [stream._batch(0, step) for step in range(stream.steps_per_epoch)]
+    batches = [batches._batch(0, step) for step in range(batches.steps_per_epoch)]
     for batch in batches:
         event = trainer.update(batch)
         total += event.loss * batch.tokens

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from recurra.data.batches import Batch, Lanes
+from recurra.data.batches import Batch, Chunks
 from recurra.data.labelled_batches import LabelledSequences
 from recurra.data.pairs import Pairs
 from recurra.models.classify import Classifier
 from recurra.models.tag import Tagger
 from recurra.models.translate import Translator
-from recurra.recipes.translate import pair_loss
+from recurra.tasks.translate import pair_loss
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Tally
 from recurra.training.labelling import label_loss
@@ -64,11 +64,11 @@ def poison(trainer: Trainer, bad: set[int]) -> None:
 @pytest.mark.parametrize("bad", [set(), {1, 2, 6, 7, 8, 12}], ids=["sound", "skipped"])
 @pytest.mark.parametrize("name", [name for name in RESUMED if name != "window"])
 def test_rare_reports_give_the_same_numbers(name: str, bad: set[int]) -> None:
-    settings, stream, model = RESUMED[name]
+    settings, batches, model = RESUMED[name]
     settings = replace(settings, steps=15, validate_every=9, save_every=10)
     found = []
     for report_every in (1, 5):
-        trainer = make_trainer(settings, stream, **model)
+        trainer = make_trainer(settings, batches, **model)
         assert trainer.report_every == 1
         trainer.report_every = report_every
         poison(trainer, bad)
@@ -82,14 +82,14 @@ def test_rare_reports_give_the_same_numbers(name: str, bad: set[int]) -> None:
 def reads(trainer: Trainer, steps: int) -> int:
     with Reads() as found:
         for _ in range(steps):
-            trainer.advance(trainer.stream.next())
+            trainer.advance(trainer.batches.next())
     return found.count
 
 
 @pytest.mark.parametrize("average", [None, "ema:0.9"])
-@pytest.mark.parametrize("stream", [lanes, sequences])
-def test_steps_read_nothing_from_the_device(stream: Any, average: str | None) -> None:
-    trainer = make_trainer(replace(QUICK, average=average, l1=0.1), stream)
+@pytest.mark.parametrize("batches", [lanes, sequences])
+def test_steps_read_nothing_from_the_device(batches: Any, average: str | None) -> None:
+    trainer = make_trainer(replace(QUICK, average=average, l1=0.1), batches)
     assert reads(trainer, 6) == 0
     assert [event.step for event in trainer.report()] == [1, 2, 3, 4, 5, 6]
 
@@ -121,9 +121,9 @@ def test_labels_are_learned_without_reading(model: Any) -> None:
     lengths = torch.tensor([3, 5, 2, 4])
     values, per_step = torch.randint(6, (14,)), model is Tagger
     targets = torch.randint(3, (14 if per_step else 4,))
-    stream = LabelledSequences(values, lengths, targets, 4, per_step=per_step)
+    batches = LabelledSequences(values, lengths, targets, 4, per_step=per_step)
     made = model(6, 3, "gru", 5, symbols=True, engine="fused")
-    trainer = Trainer(made, stream, Training(steps=4, batch_size=4), lambda _: 0.0, whole=label_loss)
+    trainer = Trainer(made, batches, Training(steps=4, batch_size=4), lambda _: 0.0, whole=label_loss)
     assert reads(trainer, 2) == 0
 
 
@@ -136,7 +136,7 @@ def test_pairs_are_learned_without_reading() -> None:
 
 def test_an_evaluation_reads_nothing_before_its_end() -> None:
     trainer = make_trainer()
-    batches = list(Lanes(torch.arange(90) % 7, 2, 8, shuffle=False).one_pass())
+    batches = list(Chunks(torch.arange(90) % 7, 2, 8, shuffle=False).one_pass())
     tally = Tally(weighted_nll)
     with Reads() as found:
         for batch in batches:
@@ -176,7 +176,7 @@ def test_weights_that_are_no_numbers_are_never_saved() -> None:
 def test_a_first_step_that_is_skipped_leaves_no_momentum() -> None:
     trainer = make_trainer(replace(QUICK, optimiser="sgd"))
     poison(trainer, {1})
-    assert trainer.update(trainer.stream.next()).skipped
+    assert trainer.update(trainer.batches.next()).skipped
     assert all(not state["momentum_buffer"].any() for state in trainer.optimiser.state.values())
 
 

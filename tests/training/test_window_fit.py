@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from recurra.data.batches import Lanes, Sequences
+from recurra.data.batches import Chunks, Sequences
 from recurra.training.evaluation import evaluate_window
 from recurra.training.window_fit import fit_window_model
 
@@ -32,11 +32,11 @@ def test_a_rule_of_two_symbols_is_learned() -> None:
     model = fit(TEXTS, 2)
     assert not model.training
     known = order_two(61, 2, 4)
-    later = [batch.targets[:, 1:] for batch in Lanes(known, 1, 60, shuffle=False).one_pass()]
+    later = [batch.targets[:, 1:] for batch in Chunks(known, 1, 60, shuffle=False).one_pass()]
     logits, _ = model(known[None, :-1])
     nats = torch.nn.functional.cross_entropy(logits[0, 1:].detach(), later[0][0])
     assert float(nats) < 0.02
-    score = evaluate_window(model, Lanes(known, 1, 60, shuffle=False))
+    score = evaluate_window(model, Chunks(known, 1, 60, shuffle=False))
     assert score.mean < 0.1  # the second symbol of a text cannot be known
     assert score.accuracy is not None
     assert score.accuracy > 0.95
@@ -73,6 +73,6 @@ def test_the_same_seed_gives_the_same_model() -> None:
 def test_what_is_random_cannot_be_learned() -> None:
     random = torch.Generator().manual_seed(0)
     ids, unseen = (torch.randint(V, (4000,), generator=random) for _ in range(2))
-    score = evaluate_window(fit([ids], 1), Lanes(unseen, 4, 100, shuffle=False))
+    score = evaluate_window(fit([ids], 1), Chunks(unseen, 4, 100, shuffle=False))
     assert score.tokens == 3999
     assert score.mean == pytest.approx(math.log(V), abs=0.02)

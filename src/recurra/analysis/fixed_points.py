@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from recurra.analysis.damped_step import damped_step
 from recurra.analysis.jacobians import StepMap
+from recurra.analysis.levenberg_marquardt import damped_step
 from recurra.errors import OptionError, ShapeError
 from recurra.types import Float
 

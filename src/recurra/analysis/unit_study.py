@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 from recurra.analysis.ablation import Ablation, losses
 from recurra.analysis.neurons import Activity, Finding, record_activity, search
 from recurra.analysis.source_labels import Labeller, Values
-from recurra.data.tokenisers import Tokeniser
+from recurra.data.tokenizers import Tokenizer
 from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.language import LanguageModel
 from recurra.types import Int
@@ -85,21 +85,21 @@ class Reading:
 
 
 def read_pieces(
-    tokeniser: Tokeniser,
+    tokenizer: Tokenizer,
     texts: Sequence[str],
     pieces: Sequence[Piece],
     labeller: Labeller | None = None,
     columns: Mapping[str, Sequence[Values]] | None = None,
 ) -> Reading:
-    """Pieces of texts as symbols, with the labels that are computed for each and those given for all characters of all texts."""
+    """Windows of texts as symbols, with the labels that are computed for each and those given for all characters of all texts."""
     given = [
         {name: values[piece.number][piece.characters] for name, values in (columns or {}).items()} for piece in pieces
     ]
-    return read_texts(tokeniser, [texts[each.number][each.characters] for each in pieces], labeller, given)
+    return read_texts(tokenizer, [texts[each.number][each.characters] for each in pieces], labeller, given)
 
 
 def read_texts(
-    tokeniser: Tokeniser,
+    tokenizer: Tokenizer,
     texts: Sequence[str],
     labeller: Labeller | None = None,
     given: Sequence[Mapping[str, Values]] | None = None,
@@ -112,13 +112,13 @@ def read_texts(
     known = [
         (text, own)
         for text, own in zip(texts, further, strict=True)
-        if len(tokeniser.ends(text)) > 1 or (text and tokeniser.start is not None)
+        if len(tokenizer.ends(text)) > 1 or (text and tokenizer.start is not None)
     ]
     texts, lines, spans, labels = [text for text, _ in known], [], [], dict[str, list[Tensor]]()
     for text, own in known:
-        ids, span = tokeniser.encode(text, unknown="replace"), tokeniser.ends(text)
-        if tokeniser.start is not None and tokeniser.end is not None:
-            ids = torch.cat([torch.tensor([tokeniser.start]), ids, torch.tensor([tokeniser.end])])
+        ids, span = tokenizer.encode(text, unknown="replace"), tokenizer.ends(text)
+        if tokenizer.start is not None and tokenizer.end is not None:
+            ids = torch.cat([torch.tensor([tokenizer.start]), ids, torch.tensor([tokenizer.end])])
             span = torch.cat([torch.tensor([0]), span])
         else:
             span = span[:-1]  # the last symbol is a target only

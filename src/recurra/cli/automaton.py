@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from recurra.analysis.automata.extraction import Extraction
     from recurra.analysis.automata.finite import Moore
     from recurra.analysis.automata.weighted import WeightedExtraction
-    from recurra.recipes.base import Experiment
+    from recurra.tasks.task import Task
 
 
 DRAWN = 24
@@ -46,14 +46,14 @@ def automaton(
     as_json: AsJson = False,
 ) -> None:
     """The finite automaton in a trained network: how many states it takes, how true it is, and where it is not."""
-    from recurra.analysis.automata.drawing import WRITERS, write_machine
     from recurra.analysis.automata.extraction import METHODS, extract
     from recurra.analysis.automata.weighted import Weighted, WeightedExtraction, extract_weighted
     from recurra.errors import OptionError, choose_from
-    from recurra.recipes.catalogue import open_run
+    from recurra.plots.automaton import WRITERS, write_machine
+    from recurra.tasks.catalogue import open_run
 
-    _, experiment, model = open_run(run)
-    reading = experiment.reading(model)
+    _, task, model = open_run(run)
+    reading = task.reading(model)
     chosen = choose_from("method", method or ("weighted" if reading.says_next else "quotient"), (*METHODS, "weighted"))
     if chosen == "weighted" and not reading.says_next:
         raise OptionError(
@@ -77,7 +77,7 @@ def automaton(
             write_machine(machine, file, WRITERS[form])
             if machine.size > DRAWN and states is None:
                 _tell(f"{file} has {machine.size} states; --states {DRAWN} gives one that is easier to follow")
-    attractors = {} if isinstance(machine, Weighted) else _attractors(experiment, model, machine)
+    attractors = {} if isinstance(machine, Weighted) else _attractors(task, model, machine)
     if as_json:
         print_json({"run": str(run), "about": reading.about} | found.to_json() | {"attractors": attractors})
         return
@@ -169,16 +169,16 @@ def _print_weighted(found: WeightedExtraction) -> None:
     print(f"it loses {found.chosen.lost:.4f} nats a symbol to the network, whose own are {found.nats:.4f} {told}.")
 
 
-def _attractors(experiment: Experiment[Any], model: Any, machine: Moore) -> dict[str, list[int]]:
+def _attractors(task: Task[Any], model: Any, machine: Moore) -> dict[str, list[int]]:
     """By state of the machine, the attractors of a network that rests: which of them the same triggers lead to."""
     from recurra.analysis.automata.attractors import extract_automaton, link_attractors
-    from recurra.analysis.automata.drawing import state_names
     from recurra.analysis.jacobians import StepMap
+    from recurra.plots.automaton import state_names
 
-    triggers = experiment.triggers(model)
+    triggers = task.triggers(model)
     if triggers is None or triggers.names != machine.symbols:
         return {}
-    probe = experiment.probe(model, 1)
+    probe = task.probe(model, 1)
     F = StepMap(probe.layer)
     start = F.pack(probe.layer.initial_state(1)).detach()[0]
     found = extract_automaton(F, triggers.x, triggers.x[0], start)

@@ -35,7 +35,9 @@ def _group() -> None:
 @bench.command()
 def cells(
     cells: Annotated[str, typer.Option(help="Names of cells, with commas; FILE.py:NAME for your own.")] = CELLS,
-    sizes: Annotated[str, typer.Option(help="Lanes x steps x units (BxTxH), with commas; inputs are as wide.")] = SIZES,
+    sizes: Annotated[
+        str, typer.Option(help="Chunks x steps x units (BxTxH), with commas; inputs are as wide.")
+    ] = SIZES,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     dtype: Annotated[str, typer.Option(help=f"One of {', '.join(DTYPES)}.")] = "float32",
     engines: Annotated[str, typer.Option(help="Engines to time, with commas. Default: all but the plain loop.")] = "",
@@ -57,10 +59,10 @@ def cells(
     """
     import torch
 
+    from recurra.benchmarks.cells import LIMITS, bench_cell, bench_streaming, matrix_rate
     from recurra.cells.catalogue import find_cell
     from recurra.engines.choose import ENGINES
-    from recurra.layers.benchmark import LIMITS, bench_cell, bench_streaming, matrix_rate
-    from recurra.recipes.base import check_device
+    from recurra.tasks.task import check_device
 
     check_device(device)
     choose_from("dtype", dtype, DTYPES)

@@ -16,7 +16,7 @@ def depth(
     as_json: AsJson = False,
 ) -> None:
     """Extra layers before, inside and after the recurrence, at equal numbers of parameters: nats on validation text."""
-    from recurra.recipes.depth import compare_depth
+    from recurra.benchmarks.depth import compare_depth
 
     rows = []
     for row in compare_depth(parameters, steps, data, seed):

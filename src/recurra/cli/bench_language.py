@@ -10,17 +10,17 @@ from recurra.cli.output import AsJson, print_json, print_table
 
 def language(
     file: Annotated[Path, typer.Argument(help="A text, read by its characters.")],
-    size: Annotated[str, typer.Option(help="Lanes x steps x units (BxTxH).")] = "64x256x512",
+    size: Annotated[str, typer.Option(help="Chunks x steps x units (BxTxH).")] = "64x256x512",
     layers: Annotated[int, typer.Option(min=1, help="Layers of LSTM.")] = 2,
     steps: Annotated[int, typer.Option(min=3, help="Updates of each runner.")] = 300,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     as_json: AsJson = False,
 ) -> None:
     """Train a language model on the generated kernels and on torch's LSTM, from the same weights: symbols a second, losses."""
+    from recurra.benchmarks.language import bench_language, rows
     from recurra.cli.bench import progress, read_size
     from recurra.data.text import read_documents
-    from recurra.models.benchmark import bench_language, rows
-    from recurra.recipes.base import check_device
+    from recurra.tasks.task import check_device
 
     check_device(device)
     shape = read_size(size)

@@ -10,8 +10,8 @@ import typer
 from recurra.cli.output import AsJson, print_json, print_table
 
 if TYPE_CHECKING:
-    from recurra.recipes.base import Recipe
-    from recurra.recipes.mimic import Point, Trained
+    from recurra.tasks.mimic import Point, Trained
+    from recurra.tasks.task import Settings
 
 
 def mimic(
@@ -26,11 +26,11 @@ def mimic(
     as_json: AsJson = False,
 ) -> None:
     """Tree regularization beside L1 and L2: the score over the path length of the tree that mimics the network."""
-    from recurra.analysis.plots import find_matplotlib
     from recurra.models.decision_tree import find_grower
-    from recurra.recipes.catalogue import begin, find_recipe
-    from recurra.recipes.mimic import score_name, sweep_penalties
-    from recurra.recipes.reader import override
+    from recurra.plots.dynamics import find_matplotlib
+    from recurra.tasks.catalogue import begin, find_recipe
+    from recurra.tasks.mimic import score_name, sweep_penalties
+    from recurra.tasks.settings import override
 
     find_matplotlib()
     find_grower()  # where one is missing, that is said before anything is trained
@@ -56,12 +56,12 @@ def mimic(
 
 
 def write_sweep(
-    plan: Recipe, runs: Sequence[Trained], score: str, out: Path
+    plan: Settings, runs: Sequence[Trained], score: str, out: Path
 ) -> tuple[dict[str, Any], list[str], list[list[str]]]:
     """The picture, and all numbers as JSON and as a table; the numbers, and the table's columns and rows."""
-    from recurra.analysis.penalty_plot import Spot, plot_penalties
-    from recurra.recipes.mimic import average, best_possible, choose
+    from recurra.plots.penalties import Spot, plot_penalties
     from recurra.runs.disk import replace_file, to_json
+    from recurra.tasks.mimic import average, best_possible, choose
 
     points = average(runs)
     chosen = choose(points)

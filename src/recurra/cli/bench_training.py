@@ -8,13 +8,13 @@ from recurra.cli.output import AsJson, print_json, print_table
 
 
 def training(
-    size: Annotated[str, typer.Option(help="Lanes x steps x units (BxTxH).")] = "32x128x256",
+    size: Annotated[str, typer.Option(help="Chunks x steps x units (BxTxH).")] = "32x128x256",
     repeats: Annotated[int, typer.Option(min=1, help="Pairs of timings; medians are reported.")] = 9,
     as_json: AsJson = False,
 ) -> None:
     """The whole training loop beside a bare one: forward, backward and optimiser on one batch."""
+    from recurra.benchmarks.training import bench_loop
     from recurra.cli.bench import read_size
-    from recurra.training.benchmark import bench_loop
 
     shape = read_size(size)
     found = bench_loop(batch_size=shape.B, length=shape.T, hidden_size=shape.H, repeats=repeats)

@@ -41,22 +41,22 @@ def evaluate(
     """How good a run is, beside baselines: nats and perplexity of text, exact match of translations, accuracy of labels, errors
     of forecasts."""
     from recurra.errors import OptionError
-    from recurra.recipes.base import Question, check_device
-    from recurra.recipes.catalogue import open_run
+    from recurra.tasks.catalogue import open_run
+    from recurra.tasks.task import Question, check_device
 
     check_device(device)
-    folder, experiment, model = open_run(run)
+    folder, task, model = open_run(run)
     if device != "cpu":
         model.to(device)
     question = Question(data, baselines, window, dynamic)
-    answer = experiment.judge(model, question)
+    answer = task.evaluate(model, question)
     if question == Question():
         from recurra.report.scores import keep_answer
 
         keep_answer(folder, answer)
     if plot:
-        from recurra.analysis.confusion import plot_confusion
-        from recurra.analysis.forecast_plot import plot_forecast
+        from recurra.plots.confusion import plot_confusion
+        from recurra.plots.forecast import plot_forecast
 
         if answer.confusion is not None:
             plot_confusion(*answer.confusion, folder.explain / "confusion")
@@ -66,7 +66,7 @@ def evaluate(
             plot_forecast(seen.known, seen.said, seen.names, file, f"one forecast of the {answer.data}", **bounds)
         else:
             raise OptionError(
-                f"--plot draws classes and forecasts; {run} has neither: its recipe is {experiment.recipe.name}."
+                f"--plot draws classes and forecasts; {run} has neither: its recipe is {task.settings.name}."
             )
     if as_json:
         row = {"run": str(run), "data": answer.data, "tokens": answer.steps, "scores": answer.scores}
@@ -79,4 +79,4 @@ def evaluate(
         [name, *(f"{row[column]:.4f}" if column in row else "" for column in columns)]
         for name, row in answer.scores.items()
     ]
-    print_table(f"{answer.data}: {answer.steps:,} {experiment.units}", ["model", *columns], rows)
+    print_table(f"{answer.data}: {answer.steps:,} {task.units}", ["model", *columns], rows)

@@ -8,9 +8,9 @@ import typer
 from recurra.cli.output import AsJson, print_json, print_table
 
 if TYPE_CHECKING:
-    from recurra.recipes.base import Experiment
     from recurra.report.subject import Subject
     from recurra.runs.folder import RunFolder
+    from recurra.tasks.task import Task
 
 
 def explain(
@@ -46,7 +46,7 @@ def explain(
             raise OptionError("--input and --period are for --fixed-points and --field: add one of them.")
         _report(subject, as_json)
         return
-    folder, experiment, model = subject.folder, subject.experiment, subject.model
+    folder, task, model = subject.folder, subject.task, subject.model
     found: dict[str, Any] = {"run": str(run)}
     if gradients:
         from recurra.report.gradients import FAR, WARMUP, write_gradients
@@ -58,20 +58,20 @@ def explain(
         from recurra.report.gradients import FAR, WARMUP
 
         probe = subject.probe((steps or FAR) + WARMUP)
-        triggers = experiment.triggers(model)
+        triggers = task.triggers(model)
         frozen = frozen or (triggers.names[0] if triggers else "zero")
-        x = experiment.frozen_input(model, frozen)
+        x = task.frozen_input(model, frozen)
         machine = None
         if triggers is not None and field:
-            machine = write_automaton(folder, experiment, model, probe, triggers)
+            machine = write_automaton(folder, task, model, probe, triggers)
             found["automaton"] = (
                 machine.row if machine else {"summary": "as a state machine: it comes to rest nowhere."}
             )
         found["fixed_points"] = write_points(
-            folder, experiment, model, probe, x, frozen, starts or 1024, period, field, machine
+            folder, task, model, probe, x, frozen, starts or 1024, period, field, machine
         )
     if table is not None:
-        found["table"] = _table(folder, experiment, model, table, not as_json)
+        found["table"] = _table(folder, task, model, table, not as_json)
     if as_json:
         print_json(found)
         return
@@ -96,15 +96,15 @@ def _report(subject: Subject, as_json: bool) -> None:
     print(f"report: {subject.folder.report}")
 
 
-def _table(folder: RunFolder, experiment: Experiment[Any], model: Any, text: str, show: bool) -> dict[str, Any]:
+def _table(folder: RunFolder, task: Task[Any], model: Any, text: str, show: bool) -> dict[str, Any]:
     from recurra.analysis.trace_table import trace_table
     from recurra.errors import OptionError
-    from recurra.recipes.language import Language
     from recurra.runs.disk import replace_file
+    from recurra.tasks.language import LanguageTask
 
-    if not isinstance(experiment, Language):
+    if not isinstance(task, LanguageTask):
         raise OptionError("--table reads a text, and this run is no language model.")
-    made = trace_table(model, experiment.symbols_of(text), experiment.symbol_names)
+    made = trace_table(model, task.symbols_of(text), task.symbol_names)
     folder.explain.mkdir(exist_ok=True)
     replace_file(folder.explain / "table.csv", made.to_csv().encode())
     replace_file(folder.explain / "table.html", made.to_html(text).encode())

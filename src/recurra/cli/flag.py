@@ -21,14 +21,14 @@ def flag(
 ) -> None:
     """Events that should not be where they are: improbable after what came before them in their case."""
     from recurra.errors import OptionError
-    from recurra.recipes.catalogue import open_run
-    from recurra.recipes.events import Events
+    from recurra.tasks.catalogue import open_run
+    from recurra.tasks.events import EventTask
 
-    _, experiment, model = open_run(run)
-    if not isinstance(experiment, Events):
-        raise OptionError(f"{run} is no model of an event log: its recipe is {experiment.recipe.name}.")
-    threshold = experiment.threshold(model, alarms) if below is None else below
-    found = sorted(experiment.flag(model, file, threshold), key=lambda each: each.probability)
+    _, task, model = open_run(run)
+    if not isinstance(task, EventTask):
+        raise OptionError(f"{run} is no model of an event log: its recipe is {task.settings.name}.")
+    threshold = task.threshold(model, alarms) if below is None else below
+    found = sorted(task.flag(model, file, threshold), key=lambda each: each.probability)
     if as_json:
         print_json({"run": str(run), "data": file, "below": threshold, "flags": [asdict(each) for each in found]})
         return

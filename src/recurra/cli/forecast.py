@@ -10,7 +10,7 @@ import typer
 from recurra.cli.output import AsJson, print_json
 
 if TYPE_CHECKING:
-    from recurra.recipes.base import Outlook
+    from recurra.tasks.task import Forecast
 
 
 def forecast(
@@ -26,23 +26,23 @@ def forecast(
     """How a series goes on: the model runs free, each step fed what the step before said. Prints CSV, with the bounds of an
     interval where the model draws many trajectories."""
     from recurra.errors import OptionError
-    from recurra.recipes.catalogue import open_run
-    from recurra.recipes.forecast import Forecasting
-    from recurra.recipes.reservoir import Reservoir
     from recurra.runs.disk import reason, replace_file
+    from recurra.tasks.catalogue import open_run
+    from recurra.tasks.forecast import ForecastTask
+    from recurra.tasks.reservoir import ReservoirTask
 
-    _, experiment, model = open_run(run)
-    if not isinstance(experiment, Reservoir | Forecasting):
-        raise OptionError(f"{run} forecasts no series: its recipe is {experiment.recipe.name}. Use recurra evaluate.")
+    _, task, model = open_run(run)
+    if not isinstance(task, ReservoirTask | ForecastTask):
+        raise OptionError(f"{run} forecasts no series: its recipe is {task.settings.name}. Use recurra evaluate.")
     if plot is not None:
-        from recurra.analysis.picture import check_picture_name
+        from recurra.plots.picture import check_picture_name
 
         check_picture_name(plot)
-    seen = experiment.forecast(model, steps, data)
+    seen = task.forecast(model, steps, data)
     if plot is not None:
-        from recurra.analysis.forecast_plot import plot_forecast
+        from recurra.plots.forecast import plot_forecast
 
-        title = f"{steps} steps of {data or experiment.recipe.data.path or seen.names[0]}"
+        title = f"{steps} steps of {data or task.settings.data.path or seen.names[0]}"
         plot_forecast(seen.known, seen.said, seen.names, plot, title, low=seen.low, high=seen.high)
     table = io.StringIO()
     csv.writer(table, lineterminator="\n").writerows(_rows(seen))
@@ -60,7 +60,7 @@ def forecast(
         print(table.getvalue(), end="")
 
 
-def _rows(seen: Outlook) -> list[list[str | float]]:
+def _rows(seen: Forecast) -> list[list[str | float]]:
     """The header and a row for each step: its time, and of each column what is said and the bounds around it."""
     header: list[str | float] = ["time"] if seen.times else []
     columns = []

@@ -19,15 +19,15 @@ def mimic(
 ) -> None:
     """The decision tree that says at each step what the network says: drawn and as text, DOT and JSON in RUN/explain/, with
     its fidelity and its average path length."""
-    from recurra.analysis.decision_tree_plot import plot_decision_tree
-    from recurra.recipes.catalogue import open_run
-    from recurra.recipes.mimic import held_out, judge_tree, score_name
-    from recurra.recipes.mimic import mimic as make_tree
+    from recurra.plots.decision_tree import plot_decision_tree
     from recurra.runs.disk import replace_file, to_json
+    from recurra.tasks.catalogue import open_run
+    from recurra.tasks.mimic import held_out, judge_tree, score_name
+    from recurra.tasks.mimic import mimic as make_tree
 
-    folder, experiment, model = open_run(run)
-    tree = make_tree(experiment, model, min_leaf=min_leaf, prune=prune)
-    part, steps = held_out(experiment)
+    folder, task, model = open_run(run)
+    tree = make_tree(task, model, min_leaf=min_leaf, prune=prune)
+    part, steps = held_out(task)
     found = asdict(judge_tree(steps, model, tree))
     said = f"{tree.leaves} leaves, average path length {found['path_length']:.2f}, fidelity {found['fidelity']:.4f}"
     plot_decision_tree(tree, folder.explain / "mimic", said)

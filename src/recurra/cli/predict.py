@@ -22,13 +22,13 @@ def predict(
     """The label of each sequence of a file and its probability, a line each; of a tagger, the tags of its steps; of an event
     log, what follows in each case, and when."""
     from recurra.errors import OptionError
-    from recurra.recipes.catalogue import open_run
-    from recurra.recipes.classify import Labelling
-    from recurra.recipes.events import Events
+    from recurra.tasks.catalogue import open_run
+    from recurra.tasks.classify import LabelTask
+    from recurra.tasks.events import EventTask
 
-    _, experiment, model = open_run(run)
-    if isinstance(experiment, Events):
-        cases = experiment.predict(model, file)
+    _, task, model = open_run(run)
+    if isinstance(task, EventTask):
+        cases = task.predict(model, file)
         if as_json:
             print_json({"run": str(run), "data": file, "predictions": [asdict(case) for case in cases]})
         for case in () if as_json else cases:
@@ -37,9 +37,9 @@ def predict(
             further = [f"{column} {value or '(empty)'}" for column, value in case.attributes.items()]
             print("\t".join([case.case, chances, *wait, *further]))
         return
-    if not isinstance(experiment, Labelling):
-        raise OptionError(f"{run} gives no labels: its recipe is {experiment.recipe.name}. Use recurra evaluate.")
-    rows = experiment.predict(model, file)
+    if not isinstance(task, LabelTask):
+        raise OptionError(f"{run} gives no labels: its recipe is {task.settings.name}. Use recurra evaluate.")
+    rows = task.predict(model, file)
     if as_json:
         print_json({"run": str(run), "data": file, "predictions": rows})
         return

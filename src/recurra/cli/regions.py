@@ -8,8 +8,8 @@ import typer
 from recurra.cli.output import AsJson, print_json, print_table
 
 if TYPE_CHECKING:
-    from recurra.analysis.regions import PlaneRegions, Rectifier
-    from recurra.recipes.feedforward import Classification
+    from recurra.lecture.regions import PlaneRegions, Rectifier
+    from recurra.tasks.feedforward import FeedforwardTask
 
 
 def regions(
@@ -43,7 +43,7 @@ def regions(
 
 
 def _polygon(text: str, show: bool) -> dict[str, Any]:
-    from recurra.analysis.regions import most_regions, polygonal_network, regions_on_line
+    from recurra.lecture.regions import most_regions, polygonal_network, regions_on_line
 
     points = _read_points("--points", text, 2)
     network = polygonal_network([(x, y) for x, y in points])
@@ -70,14 +70,14 @@ def _polygon(text: str, show: bool) -> dict[str, Any]:
 def _counted(run: Path, line: str | None, plot: Path | None, show: bool) -> dict[str, Any]:
     import numpy as np
 
-    from recurra.analysis.regions import lower_bound, rectifier_of, regions_on_line, regions_on_plane, upper_bound
     from recurra.errors import OptionError
-    from recurra.recipes.catalogue import open_run
-    from recurra.recipes.feedforward import Classification, window_of
+    from recurra.lecture.regions import lower_bound, rectifier_of, regions_on_line, regions_on_plane, upper_bound
+    from recurra.tasks.catalogue import open_run
+    from recurra.tasks.feedforward import FeedforwardTask, window_of
 
-    _, experiment, model = open_run(run)
-    if not isinstance(experiment, Classification):
-        raise OptionError(f"{run} is of the recipe {experiment.recipe.name}; regions are counted for feedforward.")
+    _, task, model = open_run(run)
+    if not isinstance(task, FeedforwardTask):
+        raise OptionError(f"{run} is of the recipe {task.settings.name}; regions are counted for feedforward.")
     network = rectifier_of(model)
     found: dict[str, Any] = {"run": str(run), "inputs": network.inputs, "widths": list(network.widths)}
     if line is not None:
@@ -95,14 +95,14 @@ def _counted(run: Path, line: str | None, plot: Path | None, show: bool) -> dict
     else:
         if network.inputs != 2:
             raise OptionError(f"a plane has two inputs, and this run has {network.inputs}. Count on a line: --line.")
-        low, high = window_of(experiment)
+        low, high = window_of(task)
         inside = regions_on_plane(network, low, high)
         everywhere = regions_on_plane(network)
         found |= {"plane": {"regions": len(everywhere), "window": {"low": low, "high": high, "regions": len(inside)}}}
         rows = [["the whole plane", f"{len(everywhere):,}"], ["around the training data", f"{len(inside):,}"]]
         dimensions = 2
         if plot is not None:
-            found["pictures"] = _draw(inside, network, experiment, plot)
+            found["pictures"] = _draw(inside, network, task, plot)
     bounds = {"upper": upper_bound(dimensions, network.widths), "lower": lower_bound(dimensions, network.widths)}
     found["bounds"] = bounds
     if show:
@@ -116,15 +116,15 @@ def _counted(run: Path, line: str | None, plot: Path | None, show: bool) -> dict
     return found
 
 
-def _draw(inside: PlaneRegions, network: Rectifier, experiment: Classification, plot: Path) -> list[str]:
-    from recurra.analysis.plots import GROUNDS, plot_regions
+def _draw(inside: PlaneRegions, network: Rectifier, task: FeedforwardTask, plot: Path) -> list[str]:
     from recurra.errors import DataError
+    from recurra.plots.dynamics import GROUNDS, plot_regions
 
     file = plot.with_suffix("") if plot.suffix in (".svg", ".png") else plot
-    known = experiment.vocabulary
+    known = task.vocabulary
     options: dict[str, Any] = {"classes": known["classes"], "columns": known["columns"]}
     try:  # the examples of a file that is gone are left out
-        some = experiment.parts.valid.take(range(min(300, len(experiment.parts.valid))))
+        some = task.parts.valid.take(range(min(300, len(task.parts.valid))))
         options |= {"points": some.x, "labels": some.labels}
     except DataError:
         pass

@@ -50,8 +50,8 @@ def recipes(
     as_json: AsJson = False,
 ) -> None:
     """List the recipes, or the settings of one."""
-    from recurra.recipes.catalogue import RECIPES, find_recipe
-    from recurra.recipes.reader import describe
+    from recurra.tasks.catalogue import RECIPES, find_recipe
+    from recurra.tasks.settings import describe
 
     if name is None:
         if as_json:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from recurra.cli.output import AsJson, print_json
-from recurra.data.tokenisers import Tokeniser
+from recurra.data.tokenizers import Tokenizer
 
 
 def sample(
@@ -34,24 +34,24 @@ def sample(
 
     from recurra.errors import OptionError
     from recurra.models.sampling import Choice
-    from recurra.recipes.catalogue import open_run
-    from recurra.recipes.conditioned import Conditioned
-    from recurra.recipes.language import Language
+    from recurra.tasks.catalogue import open_run
+    from recurra.tasks.conditioned import ConditionedTask
+    from recurra.tasks.language import LanguageTask
 
     choice = Choice(greedy, temperature, top_k, top_p)
-    _, experiment, model = open_run(run)
-    if not isinstance(experiment, Language | Conditioned):
-        raise OptionError(f"{run} is no language model: its recipe is {experiment.recipe.name}. Use recurra evaluate.")
-    tokeniser = experiment.tokeniser
-    ids = tokeniser.encode(prime, unknown="error").tolist()
+    _, task, model = open_run(run)
+    if not isinstance(task, LanguageTask | ConditionedTask):
+        raise OptionError(f"{run} is no language model: its recipe is {task.settings.name}. Use recurra evaluate.")
+    tokenizer = task.tokenizer
+    ids = tokenizer.encode(prime, unknown="error").tolist()
     generator = torch.Generator()
     if seed is None:
         generator.seed()
     else:
         generator.manual_seed(seed)
     if draw_length:
-        length = experiment.draw_length(generator) - len(ids)
-    drawn = experiment.draw(
+        length = task.draw_length(generator) - len(ids)
+    drawn = task.draw(
         model,
         ids,
         length,
@@ -62,28 +62,28 @@ def sample(
         generator=generator,
     )
     if as_json:
-        print_json({"prime": prime, "text": tokeniser.decode(drawn)})
+        print_json({"prime": prime, "text": tokenizer.decode(drawn)})
         return
     sys.stdout.write(prime)
-    for piece in _readable(tokeniser, drawn):
+    for piece in _readable(tokenizer, drawn):
         sys.stdout.write(piece)
         sys.stdout.flush()
     print()
 
 
-def _readable(tokeniser: Tokeniser, drawn: Iterator[int]) -> Iterator[str]:
+def _readable(tokenizer: Tokenizer, drawn: Iterator[int]) -> Iterator[str]:
     """The text of symbols as they come: a few at a time where one alone does not make a character or a space."""
-    if tokeniser.kind == "char":
+    if tokenizer.kind == "char":
         for token in drawn:
-            yield tokeniser.decode([token])
+            yield tokenizer.decode([token])
         return
     context: list[int] = []  # what comes before decides about spaces, and holds the first bytes of a character
     shown = ""
     for token in drawn:
         context.append(token)
-        text = tokeniser.decode(context)
+        text = tokenizer.decode(context)
         if text.endswith("\N{REPLACEMENT CHARACTER}"):
             continue
         yield text[len(shown) :]
         context = context[-32:]
-        shown = tokeniser.decode(context)
+        shown = tokenizer.decode(context)

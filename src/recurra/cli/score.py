@@ -20,30 +20,30 @@ def score(
 ) -> None:
     """The probability of a text under a trained model, and the product that it is made of."""
     from recurra.errors import OptionError
-    from recurra.recipes.catalogue import open_run
-    from recurra.recipes.language import Language
+    from recurra.tasks.catalogue import open_run
+    from recurra.tasks.language import LanguageTask
 
-    _, experiment, model = open_run(run)
+    _, task, model = open_run(run)
     if text is None:
         if as_json:
-            print_json({"run": str(run), "factorisation": experiment.factorisation})
+            print_json({"run": str(run), "factorisation": task.factorisation})
         else:
-            typer.echo(experiment.factorisation)
+            typer.echo(task.factorisation)
         return
-    if not isinstance(experiment, Language):
-        raise OptionError(f"{run} gives no text a probability: {experiment.factorisation} Use recurra evaluate.")
-    found = experiment.score(model, text, baselines=baselines)
+    if not isinstance(task, LanguageTask):
+        raise OptionError(f"{run} gives no text a probability: {task.factorisation} Use recurra evaluate.")
+    found = task.score(model, text, baselines=baselines)
     if as_json:
         print_json(
             {
                 "run": str(run),
-                "factorisation": experiment.factorisation,
+                "factorisation": task.factorisation,
                 "symbols": found.symbols,
                 "log_probabilities": {name: logs.tolist() for name, logs in found.logs.items()},
             }
         )
         return
-    typer.echo(experiment.factorisation)
+    typer.echo(task.factorisation)
     rows = []
     for name, logs in found.logs.items():
         nats = -float(logs.mean())

@@ -14,10 +14,10 @@ from recurra.cli.output import AsJson, print_json
 
 if TYPE_CHECKING:
     from recurra.cli.progress import Display
-    from recurra.recipes.base import Experiment, Recipe
     from recurra.runs.folder import RunFolder
+    from recurra.tasks.task import Settings, Task
     from recurra.training.distributed import Ranks
-    from recurra.training.loop import Teacher
+    from recurra.training.loop import Loop
 
 GLIMPSES = 20.0
 """Seconds between two glimpses of what the model says, at least."""
@@ -43,9 +43,9 @@ def train(
     from recurra.cli.progress import make_display
     from recurra.cli.tensorboard import find_writer
     from recurra.errors import OptionError
-    from recurra.recipes.catalogue import begin, find_recipe, read_recipe
-    from recurra.recipes.reader import override
     from recurra.runs.folder import RunFolder
+    from recurra.tasks.catalogue import begin, find_recipe, read_recipe
+    from recurra.tasks.settings import override
     from recurra.training.distributed import join
 
     if tensorboard:
@@ -65,23 +65,21 @@ def train(
         plan = override(find_recipe(recipe), assignments)
 
     with join(plan.device) as ranks:
-        experiment = begin(plan, ranks, folder.vocabulary if folder is not None else None)
-        trainer = experiment.trainer()
+        task = begin(plan, ranks, folder.vocabulary if folder is not None else None)
+        trainer = task.trainer()
         if monitor is not None:
             from torch.random import fork_rng
 
             with fork_rng():
-                _look(experiment, trainer)  # what cannot be followed is said before anything is written
+                _look(task, trainer)  # what cannot be followed is said before anything is written
             trainer.report_every = math.gcd(trainer.report_every, monitor)  # to look at the weights of that very step
-        with make_display(trainer.steps, experiment.units, is_first=ranks.is_first) as display:
+        with make_display(trainer.steps, task.units, is_first=ranks.is_first) as display:
             if folder is None and ranks.is_first:
-                folder = _create(plan, experiment, out)
+                folder = _create(plan, task, out)
             if folder is None:
                 result = _follow(trainer, display)
             else:
-                result = _lead(
-                    folder, trainer, experiment, ranks, display, minutes, tensorboard, monitor, resume is not None
-                )
+                result = _lead(folder, trainer, task, ranks, display, minutes, tensorboard, monitor, resume is not None)
         if not ranks.is_first or folder is None:
             return
     result |= {"run": str(folder.path)}
@@ -90,26 +88,26 @@ def train(
     else:
         best = "none yet" if result["valid"] is None else f"{result['valid']:.4f}"
         display.say(f"{result['why']}; best validation {best}. Run folder: {folder.path}")
-        verbs = (*experiment.verbs, "explain", "train --resume")
+        verbs = (*task.verbs, "explain", "train --resume")
         display.say("next: " + "   ".join(f"recurra {verb} {folder.path}" for verb in verbs))
     if result["failed"]:
         raise typer.Exit(1)
 
 
-def _create(plan: Recipe, experiment: Experiment[Any], out: Path | None) -> RunFolder:
-    from recurra.recipes.reader import to_dict
+def _create(plan: Settings, task: Task[Any], out: Path | None) -> RunFolder:
     from recurra.runs.folder import RunFolder
+    from recurra.tasks.settings import to_dict
 
     path, k = out, 1
     while path is None or (out is None and path.exists()):
         path, k = Path("runs") / f"{plan.name}-{k}", k + 1
-    return RunFolder.create(path, to_dict(plan), experiment.vocabulary)
+    return RunFolder.create(path, to_dict(plan), task.vocabulary)
 
 
 def _lead(
     folder: RunFolder,
-    trainer: Teacher,
-    experiment: Experiment[Any],
+    trainer: Loop,
+    task: Task[Any],
     ranks: Ranks,
     display: Display,
     minutes: float | None,
@@ -139,18 +137,18 @@ def _lead(
             if board is not None:
                 board.add(row)
 
-        display.say(_headline(trainer, experiment, folder))
+        display.say(_headline(trainer, task, folder))
         try:
-            return _run(trainer, display, keep, folder, experiment, minutes, monitor)
+            return _run(trainer, display, keep, folder, task, minutes, monitor)
         finally:
             if board is not None:
                 board.close()
 
 
-def _headline(trainer: Teacher, experiment: Experiment[Any], folder: RunFolder) -> str:
-    plan = experiment.recipe
-    ranks = f", {experiment.ranks.world} ranks" if experiment.ranks.world > 1 else ""
-    return f"{plan.name}: {experiment.about_data}; {experiment.about_model(trainer.model)}{ranks} → {folder.path}"
+def _headline(trainer: Loop, task: Task[Any], folder: RunFolder) -> str:
+    plan = task.settings
+    ranks = f", {task.ranks.world} ranks" if task.ranks.world > 1 else ""
+    return f"{plan.name}: {task.about_data}; {task.about_model(trainer.model)}{ranks} → {folder.path}"
 
 
 class _Stop:
@@ -170,17 +168,17 @@ class _Stop:
             signal.signal(number, handler)
 
 
-def _follow(trainer: Teacher, display: Display) -> dict[str, Any]:
+def _follow(trainer: Loop, display: Display) -> dict[str, Any]:
     """Train on a rank that is not the first: it takes part in checkpoints and writes none."""
     return _run(trainer, display, lambda row: None, None, None, None)
 
 
-def _look(experiment: Experiment[Any], trainer: Teacher) -> dict[str, Any]:
+def _look(task: Task[Any], trainer: Loop) -> dict[str, Any]:
     """How gradients go back through time just now; nothing where the state is no number."""
     from recurra.analysis.gradients import gradient_flow
     from recurra.errors import ShapeError
 
-    probe = experiment.probe(trainer.model, 80)
+    probe = task.probe(trainer.model, 80)
     try:
         flow = gradient_flow(probe.layer, probe.x[0].cpu(), steps=50)
     except ShapeError:
@@ -190,11 +188,11 @@ def _look(experiment: Experiment[Any], trainer: Teacher) -> dict[str, Any]:
 
 
 def _run(
-    trainer: Teacher,
+    trainer: Loop,
     display: Display,
     keep: Callable[[dict[str, Any]], None],
     folder: RunFolder | None,
-    experiment: Experiment[Any] | None,
+    task: Task[Any] | None,
     minutes: float | None,
     monitor: int | None = None,
 ) -> dict[str, Any]:
@@ -213,17 +211,17 @@ def _run(
                     row = {"step": event.step, "loss": event.loss, "gradient_norm": event.gradient_norm}
                     row |= {"learning_rate": event.learning_rate} | ({"skipped": True} if event.skipped else {})
                     keep(row)
-                    if monitor is not None and experiment is not None and event.step % monitor == 0:
-                        keep({"step": event.step} | _look(experiment, trainer))
+                    if monitor is not None and task is not None and event.step % monitor == 0:
+                        keep({"step": event.step} | _look(task, trainer))
                     display.step(event, tokens / max(1e-9, now - began))
                 case Measured():
                     keep({"step": event.step} | event.values)
                 case Validated():
                     keep({"step": event.step, "valid": event.valid})
                     display.validated(event)
-                    if experiment is not None and now - last > GLIMPSES:
+                    if task is not None and now - last > GLIMPSES:
                         last = now
-                        text = experiment.glimpse(trainer.evaluated)
+                        text = task.glimpse(trainer.evaluated)
                         if text:
                             display.glimpse(text)
                 case Save():

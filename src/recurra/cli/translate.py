@@ -46,8 +46,8 @@ def translate(
 
     from recurra.errors import OptionError
     from recurra.models.sampling import Choice
-    from recurra.recipes.catalogue import open_run
-    from recurra.recipes.translate import Translate
+    from recurra.tasks.catalogue import open_run
+    from recurra.tasks.translate import TranslationTask
 
     choice = Choice(False, temperature, top_k, top_p) if sample else None
     if not sample and (temperature != 1.0 or top_k is not None or top_p is not None or stop_probability):
@@ -56,9 +56,9 @@ def translate(
         raise OptionError("--beam searches and --sample draws: give one of them.")
     if attention is not None and text is None:
         raise OptionError("--attention draws one translation: give the text as an argument.")
-    _, experiment, model = open_run(run)
-    if not isinstance(experiment, Translate):
-        raise OptionError(f"{run} has learned no pairs: its recipe is {experiment.recipe.name}. Use recurra evaluate.")
+    _, task, model = open_run(run)
+    if not isinstance(task, TranslationTask):
+        raise OptionError(f"{run} has learned no pairs: its recipe is {task.settings.name}. Use recurra evaluate.")
     generator = torch.Generator()
     if seed is None:
         generator.seed()
@@ -67,7 +67,7 @@ def translate(
     lengths, limit = _read_length(length)
     rows: list[dict[str, Any]] = []
     for source in [text] if text is not None else _lines():
-        (found,) = experiment.translate(
+        (found,) = task.translate(
             model,
             [source],
             beam=beam,
@@ -81,17 +81,17 @@ def translate(
         )
         made = [
             {
-                "text": experiment.text_of(model, source, one.symbols),
+                "text": task.text_of(model, source, one.symbols),
                 "log_probability": one.log_probability,
                 "score": one.score,
             }
             for one in found
         ]
         if attention is not None:
-            from recurra.analysis.attention_map import plot_attention
+            from recurra.plots.attention import plot_attention
 
-            weights = experiment.attended(model, source, found[0].symbols)
-            plot_attention(weights, *experiment.symbol_names(source, found[0].symbols), attention)
+            weights = task.attended(model, source, found[0].symbols)
+            plot_attention(weights, *task.symbol_names(source, found[0].symbols), attention)
         if as_json:
             rows.append({"source": source, "translations": made})
             continue

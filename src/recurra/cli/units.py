@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from recurra.analysis.neurons import Unit
     from recurra.analysis.source_labels import Labeller, Values
     from recurra.analysis.unit_study import Reading, UnitStudy
-    from recurra.recipes.language import Language
     from recurra.report.subject import Subject
+    from recurra.tasks.language import LanguageTask
 
 SHOWN = 600
 """Symbols of a coloured text on the terminal."""
@@ -44,24 +44,22 @@ def units(
     from recurra.analysis.neurons import read_unit
     from recurra.analysis.unit_study import PIECE, Piece, deal, read_pieces, study_units
     from recurra.errors import OptionError
-    from recurra.recipes.language import Language
     from recurra.report.subject import open_subject
+    from recurra.tasks.language import LanguageTask
 
     subject = open_subject(run)
-    experiment = subject.experiment
-    if not isinstance(experiment, Language):
-        raise OptionError(
-            f"{run} is no language model: its recipe is {experiment.recipe.name}. Units are shown over text."
-        )
-    texts, labeller, columns, names = _read(experiment, text, label or [])
+    task = subject.task
+    if not isinstance(task, LanguageTask):
+        raise OptionError(f"{run} is no language model: its recipe is {task.settings.name}. Units are shown over text.")
+    texts, labeller, columns, names = _read(task, text, label or [])
     if unit is not None:
         shown = read_unit(unit, subject.model.recurrent)
         pieces = [Piece(k, slice(0, PIECE)) for k in range(len(texts))][: max(1, size // PIECE)]
-        reading = read_pieces(experiment.tokeniser, texts, pieces, labeller, columns)
+        reading = read_pieces(task.tokenizer, texts, pieces, labeller, columns)
         _show(subject, shown, reading, names, html, as_json)
         return
-    chosen, scored = (read_pieces(experiment.tokeniser, texts, part, labeller, columns) for part in deal(texts, size))
-    before = experiment.untrained_model()
+    chosen, scored = (read_pieces(task.tokenizer, texts, part, labeller, columns) for part in deal(texts, size))
+    before = task.untrained_model()
     study = study_units(subject.model, before, chosen, scored, names or None, gates=not states, seed=seed)
     if html is not None:
         _write_page(subject, study, html, f"units RUN --size {size}")
@@ -74,7 +72,7 @@ def units(
 
 
 def _read(
-    experiment: Language, text: str | None, asked: list[str]
+    task: LanguageTask, text: str | None, asked: list[str]
 ) -> tuple[list[str], Labeller, dict[str, list[Values]], list[str]]:
     """The texts, what labels them, labels that tables give them, and the names of the labels that were asked for."""
     from recurra.analysis.column_labels import column_name, is_column, read_column
@@ -92,7 +90,7 @@ def _read(
             )
     if tables and text is None:
         raise OptionError(f"--label {tables[0]}: the rows of a table are for a text that you name. Add --text FILE.")
-    documents = experiment.held_out if text is None else read_documents(text)
+    documents = task.held_out if text is None else read_documents(text)
     texts = [document.text for document in documents]
     usual = usual_labels([document.name for document in documents])
     own = {each.rpartition(":")[2]: read_labeller(each) for each in asked if ".py:" in each}
@@ -185,7 +183,7 @@ def _write(html: Path, title: str, subject: Subject, sections: list[Any]) -> Non
     from recurra.report.page import render
     from recurra.runs.disk import reason, replace_file
 
-    lead = f"Run {subject.folder.path.resolve().name}, a run of the recipe {subject.experiment.recipe.name}."
+    lead = f"Run {subject.folder.path.resolve().name}, a run of the recipe {subject.task.settings.name}."
     try:
         replace_file(html, render(title, lead, sections).encode())
     except OSError as error:

@@ -58,11 +58,11 @@ class Batch:
         return replace(self, **sent)
 
 
-class Stream(ABC):
+class Batches(ABC):
     """Batches without end for training, one pass for evaluation, and a place that can be saved.
 
     `batch_size` counts the rows of all ranks together. What a rank sees depends on `(seed, epoch)` and on nothing that has
-    happened, so that a stream that is put back where it was goes on as if it had never stopped.
+    happened, so that batches put back where they were go on as if they had never stopped.
     """
 
     carries = False
@@ -79,7 +79,7 @@ class Stream(ABC):
         self.step = 0
 
     @property
-    def lanes(self) -> slice:
+    def own_rows(self) -> slice:
         """Which rows of the batch of all ranks are this one's, where a row keeps its place from batch to batch."""
         size = self.batch_size // self.world
         return slice(self.rank * size, (self.rank + 1) * size)
@@ -134,7 +134,7 @@ class Stream(ABC):
         return np.random.default_rng([self.seed % 2**64, epoch])
 
 
-class Lanes(Stream):
+class Chunks(Batches):
     """One long text, cut into `batch_size` continuous lanes that are read side by side, `length` steps at a time.
 
     Row k of a batch goes on where row k of the batch before stopped, so that state can be carried; the first batch of an
@@ -187,7 +187,7 @@ class Lanes(Stream):
             )
         starts = [targets * k // self.batch_size for k in range(self.batch_size + 1)]
         sizes = torch.tensor(starts).diff()
-        rows = self.lanes
+        rows = self.own_rows
         for done in range(0, int(sizes.max()), self.length):
             left = (sizes - done).clamp(0, self.length)
             # the width is that of all lanes, not only this rank's, so that ranks agree on it
@@ -197,8 +197,8 @@ class Lanes(Stream):
     def _batch(self, epoch: int, step: int) -> Batch:
         offset = int(self._random(epoch).integers(self._offsets)) if self.shuffle else 0
         stride = (len(self.ids) - 1 - offset) // self.batch_size
-        start = offset + self.lanes.start * stride + step * self.length
-        rows = self.lanes.stop - self.lanes.start
+        start = offset + self.own_rows.start * stride + step * self.length
+        rows = self.own_rows.stop - self.own_rows.start
         window = self.ids.as_strided((rows, self.length + 1), (stride, 1), self.ids.storage_offset() + start)
         return Batch(
             window[:, :-1].contiguous(),
@@ -219,7 +219,7 @@ class Lanes(Stream):
         }
 
 
-class Examples(Stream):
+class Examples(Batches):
     """Many examples, those of similar length together, so that little is padded. Every batch is fresh.
 
     With `shuffle`, each epoch puts other examples of similar length together, and the batches come in another order. Of
@@ -343,7 +343,7 @@ class LabelledSequences(Sequences):
         return Labelled(**vars(super()._take(rows)), labels=self.labels[self._share(rows)])
 
 
-class Generated(Stream):
+class Generated(Batches):
     """Sequences that are made up as they are needed: every batch of training is new.
 
     - `make`: a count and a seed to inputs, targets, and how much each step counts (`None`: all alike).
@@ -392,7 +392,7 @@ class Generated(Stream):
 
 
 def _cut(order: npt.NDArray[np.int64], size: int, small: int = -1) -> Iterator[npt.NDArray[np.int64]]:
-    """Pieces of `size`; where it does not divide, the one that is smaller is number `small` (-1: the last)."""
+    """Windows of `size`; where it does not divide, the one that is smaller is number `small` (-1: the last)."""
     pieces = -(-len(order) // size)
     sizes = np.full(pieces, size)
     sizes[small] -= pieces * size - len(order)

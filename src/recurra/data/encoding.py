@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from recurra.data.labelled import Labelled
-from recurra.data.tokenisers import Tokeniser, Words, build_tokeniser, tokeniser_from_json
+from recurra.data.tokenizers import Tokenizer, Words, build_tokenizer, tokenizer_from_json
 from recurra.data.whitening import whiten_within_classes
 from recurra.errors import DataError, OptionError
 from recurra.types import Float, Int
@@ -22,7 +22,7 @@ from recurra.types import Float, Int
 class Symbols:
     """Texts, or lists of tokens, as symbols of a vocabulary. What it does not have becomes `<unk>`."""
 
-    tokeniser: Tokeniser
+    tokenizer: Tokenizer
     kind: str  # text or tokens
 
     are_symbols = True
@@ -30,7 +30,7 @@ class Symbols:
     @classmethod
     def fit(cls, data: Labelled, tokens: str, min_count: int, max_symbols: int | None) -> Symbols:
         if data.kind == "text":
-            made = build_tokeniser(tokens, data.sequences, min_count=min_count, max_size=max_symbols)
+            made = build_tokenizer(tokens, data.sequences, min_count=min_count, max_size=max_symbols)
             return cls(made, "text")
         counts = Counter(token for sequence in data.sequences for token in sequence)
         often = sorted((token for token in counts if counts[token] >= min_count), key=lambda t: (-counts[t], t))
@@ -39,24 +39,24 @@ class Symbols:
 
     @property
     def size(self) -> int:
-        return self.tokeniser.size
+        return self.tokenizer.size
 
     @property
     def about(self) -> str:
-        return f"{self.size} {'tokens' if self.kind == 'tokens' else self.tokeniser.kind + ' symbols'}"
+        return f"{self.size} {'tokens' if self.kind == 'tokens' else self.tokenizer.kind + ' symbols'}"
 
     def encode(self, data: Labelled, dtype: torch.dtype) -> tuple[Int[Tensor, " M"], Int[Tensor, " N"]]:
         """All sequences in one line, and how long each is."""
         _check_kind(self.kind, data)
-        if isinstance(self.tokeniser, Words) and self.kind == "tokens":
-            numbers = {token: k for k, token in enumerate(self.tokeniser.symbols)}
+        if isinstance(self.tokenizer, Words) and self.kind == "tokens":
+            numbers = {token: k for k, token in enumerate(self.tokenizer.symbols)}
             parts = [torch.tensor([numbers.get(token, 0) for token in one]) for one in data.sequences]
         else:
-            parts = [self.tokeniser.encode(text, unknown="replace") for text in data.sequences]
+            parts = [self.tokenizer.encode(text, unknown="replace") for text in data.sequences]
         return torch.cat(parts).long(), torch.tensor([len(part) for part in parts])
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "tokeniser": self.tokeniser.to_json()}
+        return {"kind": self.kind, "tokenizer": self.tokenizer.to_json()}
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def encoder_from_json(saved: dict[str, Any]) -> Symbols | Channels:
     """What `to_json` wrote."""
     try:
         if saved["kind"] in ("text", "tokens"):
-            return Symbols(tokeniser_from_json(saved["tokeniser"]), saved["kind"])
+            return Symbols(tokenizer_from_json(saved.get("tokenizer") or saved["tokeniser"]), saved["kind"])
         plain = Channels(saved["kind"], *(tuple(saved[name]) for name in ("mean", "scale", "indicated")))
         return replace(plain, mix=tuple(map(tuple, saved["mix"]))) if "mix" in saved else plain
     except (KeyError, TypeError) as error:

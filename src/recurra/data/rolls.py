@@ -24,7 +24,7 @@ NAMES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
 
 @dataclass(frozen=True, eq=False)
 class Rolls:
-    """Pieces for training, validation and test: 1 where a key is down, `[T, 88]` each."""
+    """Windows for training, validation and test: 1 where a key is down, `[T, 88]` each."""
 
     train: list[Float[Tensor, "T K"]]
     valid: list[Float[Tensor, "T K"]]

@@ -1,4 +1,4 @@
-"""Text: reading it, and splitting it into training, validation and test parts. Its symbols are in `tokenisers.py`."""
+"""Text: reading it, and splitting it into training, validation and test parts. Its symbols are in `tokenizers.py`."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from recurra.data.tokenisers import Tokeniser, build_tokeniser, tokeniser_from_json
+from recurra.data.tokenizers import Tokenizer, build_tokenizer, tokenizer_from_json
 from recurra.data.utf8 import decode
 from recurra.errors import DataError, OptionError
 
 __all__ = [
     "Document",
     "Split",
-    "Tokeniser",
-    "build_tokeniser",
+    "Tokenizer",
+    "build_tokenizer",
     "python_source",
     "read_documents",
     "shortened",
     "split_by_document",
     "split_by_position",
     "split_lines",
-    "tokeniser_from_json",
+    "tokenizer_from_json",
 ]
 
 HEAD = 8192
@@ -179,10 +179,10 @@ def _read_files(files: Iterable[Path], root: Path) -> list[Document]:
 
 def _read_text(file: Path) -> str:
     try:
-        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
-            data = stream.read(HEAD)
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as batches:
+            data = batches.read(HEAD)
             if b"\0" not in data:
-                data += stream.read()
+                data += batches.read()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(
             f"{file} was read as gzip, but it is damaged or something else ({error}). Rename or replace it."

@@ -11,7 +11,7 @@ from recurra.engines.eager import Eager
 from recurra.engines.fused.engine import Fused
 from recurra.engines.fused.stages import plan
 from recurra.engines.fused.tiles import is_small
-from recurra.engines.protocol import Answer, Engine
+from recurra.engines.protocol import Engine, Evaluation
 from recurra.engines.vendor import Vendor
 from recurra.errors import EngineError, choose_from
 from recurra.types import Shape
@@ -26,7 +26,7 @@ class Choice:
 
     asked: str
     engine: Engine
-    answers: dict[str, Answer]
+    answers: dict[str, Evaluation]
 
     def __str__(self) -> str:
         rows = [f"{self.engine.name} runs this ({'chosen by auto' if self.asked == 'auto' else 'asked for by name'})."]

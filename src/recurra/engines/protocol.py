@@ -14,7 +14,7 @@ from recurra.types import Float, Int, Shape
 
 
 @dataclass(frozen=True)
-class Answer:
+class Evaluation:
     """Yes, with how in words where there are several ways, or no with the reason. True exactly when it is yes."""
 
     yes: bool
@@ -25,11 +25,11 @@ class Answer:
         return self.yes
 
 
-YES = Answer(True)
+YES = Evaluation(True)
 
 
-def no(reason: str) -> Answer:
-    return Answer(False, reason)
+def no(reason: str) -> Evaluation:
+    return Evaluation(False, reason)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Engine(Protocol):
 
     def supports(
         self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape, *, record: bool = False
-    ) -> Answer: ...
+    ) -> Evaluation: ...
 
     def run(
         self,

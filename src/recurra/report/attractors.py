@@ -21,13 +21,13 @@ from recurra.analysis.fields import (
 )
 from recurra.analysis.fixed_points import find_fixed_points
 from recurra.analysis.jacobians import StepMap
-from recurra.analysis.plots import ENDINGS, Move, plot_automaton, plot_field, save_arrays
-from recurra.recipes.base import Experiment, Probe, Triggers
+from recurra.plots.dynamics import ENDINGS, Move, plot_automaton, plot_field, save_arrays
 from recurra.report.gradients import NEAR, WARMUP
 from recurra.report.page import Figure, Section, picture, table
 from recurra.report.subject import Subject
 from recurra.report.values import write_values
 from recurra.runs.folder import RunFolder
+from recurra.tasks.task import Probe, Task, Triggers
 
 SEARCHED = 64
 """In a report, networks with a state larger than this are left to come to rest; smaller ones are searched for fixed points."""
@@ -35,17 +35,17 @@ LEFT_ALONE, RUNS = 500, 64
 
 
 def attractors_section(subject: Subject) -> Section:
-    experiment, model = subject.experiment, subject.model
+    task, model = subject.task, subject.model
     probe = subject.probe(NEAR + WARMUP)
     F = StepMap(probe.layer)
-    triggers = experiment.triggers(model)
+    triggers = task.triggers(model)
     called = triggers.names[0] if triggers else "zero"
-    x = experiment.frozen_input(model, called)
+    x = task.frozen_input(model, called)
     if F.size > SEARCHED and triggers is None:
         return _at_rest(subject, F, probe, x, called)
     starts = subject.starts or 128
-    machine = write_automaton(subject.folder, experiment, model, probe, triggers, ("svg",)) if triggers else None
-    found = write_points(subject.folder, experiment, model, probe, x, called, starts, 1, True, machine, ("svg",))
+    machine = write_automaton(subject.folder, task, model, probe, triggers, ("svg",)) if triggers else None
+    found = write_points(subject.folder, task, model, probe, x, called, starts, 1, True, machine, ("svg",))
     command = subject.command(f"explain RUN --field --starts {starts} --input {called}")
     files, figures = subject.folder.explain, []
     if machine is not None:
@@ -96,7 +96,7 @@ def _at_rest(subject: Subject, F: StepMap, probe: Probe, x: Tensor, called: str)
     arrows = vector_field(F, x, plane, low, high)
     title = f"Under the input {called}"
     plot_field(arrows, subject.folder.explain / "field", paths=list(runs[:2]), title=title, endings=("svg",))
-    said = subject.experiment.says(subject.model, F.outputs(ends * 0.05)) if len(ends) else []
+    said = subject.task.says(subject.model, F.outputs(ends * 0.05)) if len(ends) else []
     rows = [[word or "—", str(int(count))] for word, count in zip(said, counts.tolist(), strict=True)]
     rows.append(["still moving", str(int((~still).sum()))])
     lead = (
@@ -148,7 +148,7 @@ class Machine:
 
 def write_automaton(
     folder: RunFolder,
-    experiment: Experiment[Any],
+    task: Task[Any],
     model: Any,
     probe: Probe,
     triggers: Triggers,
@@ -160,7 +160,7 @@ def write_automaton(
     if len(found.states) < 3:
         return None
     after = found.after.tolist()
-    names = experiment.name_states(model, F.outputs(found.states), after)
+    names = task.name_states(model, F.outputs(found.states), after)
     plane = plane_of_principal_components(found.states)
     moves, rows = [], []
     for k, state in enumerate(found.states):
@@ -187,7 +187,7 @@ def write_automaton(
 
 def write_points(
     folder: RunFolder,
-    experiment: Experiment[Any],
+    task: Task[Any],
     model: Any,
     probe: Probe,
     x: Any,
@@ -208,9 +208,7 @@ def write_points(
         low, high = frame(plane.project(torch.cat([visited, also])))
         also = torch.cat([also, ends_of_plane(F, x, plane, low, high)])
     found = find_fixed_points(F, x, visited, starts=starts, period=period, also=also)
-    said = (
-        experiment.says(model, F.outputs(torch.stack([point.state for point in found.points]))) if found.points else []
-    )
+    said = task.says(model, F.outputs(torch.stack([point.state for point in found.points]))) if found.points else []
     if machine is not None:
         said = [
             machine.name(point.state) or f"{word}, not visited" for word, point in zip(said, found.points, strict=True)

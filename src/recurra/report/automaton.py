@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 
-from recurra.analysis.automata.drawing import to_svg
 from recurra.analysis.automata.extraction import Extraction, extract
 from recurra.analysis.automata.finite import Moore
 from recurra.analysis.automata.weighted import Weighted, WeightedExtraction, extract_weighted
 from recurra.errors import OptionError
+from recurra.plots.automaton import to_svg
 from recurra.report.page import Figure, Section, escape, table
 from recurra.report.subject import Subject
 
@@ -20,7 +20,7 @@ DRAWN = 24
 
 def automaton_section(subject: Subject) -> Section | None:
     try:
-        reading = subject.experiment.reading(subject.model)
+        reading = subject.task.reading(subject.model)
     except OptionError:  # it names no classes, or reads no symbols
         return None
     if reading.is_language:

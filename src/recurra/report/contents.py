@@ -43,8 +43,8 @@ def write_report(subject: Subject) -> tuple[list[Section], dict[str, str]]:
     try:
         subject.folder.explain.mkdir(exist_ok=True)
         sections, left_out = _make_sections(subject)
-        recipe = subject.experiment.recipe
-        lead = f"A run of the recipe {recipe.name}: {subject.experiment.called}."
+        recipe = subject.task.settings
+        lead = f"A run of the recipe {recipe.name}: {subject.task.called}."
         page = render(f"Run {subject.folder.path.resolve().name}", lead, sections, left_out)
         replace_file(subject.folder.report, page.encode())
     except OSError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from recurra.report.chart import line_chart
+from recurra.plots.chart import line_chart
 from recurra.report.page import Figure, Section
 from recurra.report.subject import Subject
 
@@ -16,7 +16,7 @@ def curves_section(subject: Subject) -> Section | None:
     losses = {name: line for name, line in losses.items() if line[0]}
     if not losses:
         return None
-    unit, figures = subject.experiment.unit, []
+    unit, figures = subject.task.unit, []
     last = {name: ys[-1] for name, (_, ys) in losses.items()}
     said = ", ".join(f"{name} {value:.4g}" for name, value in last.items())
     figures.append(

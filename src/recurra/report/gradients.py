@@ -10,14 +10,14 @@ import torch
 
 from recurra.analysis.gradients import Verdict, gradient_flow, spectrum
 from recurra.analysis.jacobians import StepMap
-from recurra.analysis.plots import ENDINGS, plot_gradients, plot_spectrum, save_arrays
-from recurra.analysis.scalar_case import scalar_page
-from recurra.recipes.base import Probe
+from recurra.lecture.scalar_case import scalar_page
+from recurra.plots.dynamics import ENDINGS, plot_gradients, plot_spectrum, save_arrays
 from recurra.report.page import Figure, Section, picture
 from recurra.report.subject import Subject
 from recurra.report.values import write_values
 from recurra.runs.disk import replace_file
 from recurra.runs.folder import RunFolder
+from recurra.tasks.task import Probe
 
 LARGE, FAR, NEAR = 256, 100, 32
 """In networks with a state larger than this, a report follows gradients 32 steps back from one step, not 100 from four."""

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from recurra.analysis.decision_tree_plot import plot_decision_tree
 from recurra.errors import OptionError
-from recurra.recipes.mimic import held_out, judge_tree, mimic
+from recurra.plots.decision_tree import plot_decision_tree
 from recurra.report.page import Figure, Section, picture
 from recurra.report.subject import Subject
+from recurra.tasks.mimic import held_out, judge_tree, mimic
 
 
 def mimic_section(subject: Subject) -> Section | None:
     if find_spec("sklearn") is None:
         return None
     try:
-        part, steps = held_out(subject.experiment)
+        part, steps = held_out(subject.task)
     except OptionError:  # it names no class at each step
         return None
-    tree = mimic(subject.experiment, subject.model)
+    tree = mimic(subject.task, subject.model)
     found = judge_tree(steps, subject.model, tree)
     said = f"{tree.leaves} leaves, average path length {found.path_length:.2f}, fidelity {found.fidelity:.4f}"
     file = subject.folder.explain / "mimic"

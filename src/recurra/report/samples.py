@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from recurra.report.chart import line_chart
+from recurra.plots.chart import line_chart
 from recurra.report.page import Figure, Section, table, text_block
 from recurra.report.subject import Subject
 
 
 def samples_section(subject: Subject) -> Section | None:
-    shown = subject.experiment.examples(subject.model)
+    shown = subject.task.examples(subject.model)
     if shown is None or not shown.rows:
         return None
     body = ""

@@ -7,11 +7,11 @@ import json
 from contextlib import suppress
 from dataclasses import asdict, replace
 
-from recurra.recipes.base import Answer, Question
 from recurra.report.page import Figure, Section, table
 from recurra.report.subject import Subject
 from recurra.report.values import write_values
 from recurra.runs.folder import RunFolder
+from recurra.tasks.task import Evaluation, Question
 
 NAMED = 20
 """Confusions of more classes than this are left out."""
@@ -22,7 +22,7 @@ def scores_section(subject: Subject) -> Section | None:
         return None
     answer = kept_answer(subject.folder)
     if answer is None:
-        answer = subject.experiment.judge(subject.model, Question())
+        answer = subject.task.evaluate(subject.model, Question())
         keep_answer(subject.folder, answer)
     columns = list(dict.fromkeys(column for row in answer.scores.values() for column in row))
     rows = [
@@ -33,7 +33,7 @@ def scores_section(subject: Subject) -> Section | None:
     figures = [
         Figure(
             table(["model", *columns], rows),
-            f"Scores on {answer.data} data: {answer.steps:,} {subject.experiment.units} that were not trained on.",
+            f"Scores on {answer.data} data: {answer.steps:,} {subject.task.units} that were not trained on.",
             "One run with one seed; another seed gives another last digit or two. Data that differs from this may be harder.",
             command,
         )
@@ -53,21 +53,21 @@ def scores_section(subject: Subject) -> Section | None:
     return Section("Scores", figures)
 
 
-def keep_answer(folder: RunFolder, answer: Answer) -> None:
+def keep_answer(folder: RunFolder, answer: Evaluation) -> None:
     """Keep the scores of the weights as they are now, so that a report need not compute them again."""
     with suppress(OSError):  # a folder that is only read has no place to keep them
         kept = asdict(replace(answer, outlook=None))  # a forecast is made anew: it is a picture, not a score
         write_values(folder, "scores.json", {"weights": _weights(folder), **kept})
 
 
-def kept_answer(folder: RunFolder) -> Answer | None:
+def kept_answer(folder: RunFolder) -> Evaluation | None:
     """The scores that were kept, if they are those of the weights as they are now."""
     try:
         kept = json.loads((folder.explain / "scores.json").read_bytes())
         if kept.pop("weights") != _weights(folder):
             return None
         confusion = kept.pop("confusion")
-        return Answer(**kept, confusion=None if confusion is None else (confusion[0], confusion[1]))
+        return Evaluation(**kept, confusion=None if confusion is None else (confusion[0], confusion[1]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

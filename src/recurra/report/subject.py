@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from recurra.recipes.base import Experiment, Probe
-from recurra.recipes.catalogue import open_experiment, open_run
 from recurra.runs.folder import RunFolder
+from recurra.tasks.catalogue import open_run, open_task
+from recurra.tasks.task import Probe, Task
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Subject:
     """
 
     folder: RunFolder
-    experiment: Experiment[Any]
+    task: Task[Any]
     model: Any
     is_trained: bool
     steps: int | None = None
@@ -30,7 +30,7 @@ class Subject:
     def probe(self, steps: int) -> Probe:
         """Typical inputs; those of one length are made once."""
         if steps not in self._probes:
-            self._probes[steps] = self.experiment.probe(self.model, steps)
+            self._probes[steps] = self.task.probe(self.model, steps)
         return self._probes[steps]
 
     def command(self, command: str) -> str:
@@ -43,5 +43,5 @@ def open_subject(path: Path, steps: int | None = None, starts: int | None = None
     folder = RunFolder.open(path)
     if folder.has("best") or folder.has("last"):
         return Subject(*open_run(path), True, steps, starts)
-    experiment = open_experiment(folder)
-    return Subject(folder, experiment, experiment.untrained_model(), False, steps, starts)
+    task = open_task(folder)
+    return Subject(folder, task, task.untrained_model(), False, steps, starts)

@@ -6,20 +6,20 @@ from contextlib import suppress
 
 from recurra.errors import RecurraError
 from recurra.layers.recurrent import Recurrent
-from recurra.recipes.catalogue import RECIPES
-from recurra.recipes.reader import describe
 from recurra.report.page import Figure, Section, escape, table, text_block
 from recurra.report.subject import Subject
+from recurra.tasks.catalogue import RECIPES
+from recurra.tasks.settings import describe
 
 
 def trained_section(subject: Subject) -> Section:
-    experiment, recipe = subject.experiment, subject.experiment.recipe
+    task, recipe = subject.task, subject.task.settings
     rows = [["recipe", f"{recipe.name}: {RECIPES[recipe.name].about}"]]
     with suppress(RecurraError):  # the data may no longer be where it was
-        rows.append(["data", experiment.about_data])
+        rows.append(["data", task.about_data])
     with suppress(RecurraError):
-        rows.append(["model", experiment.about_model(subject.model)])
-    rows.append(["what it computes", experiment.factorisation])
+        rows.append(["model", task.about_model(subject.model)])
+    rows.append(["what it computes", task.factorisation])
     steps = max((row["step"] for row in subject.folder.metrics()), default=0)
     trained = f"{steps:,} steps" if subject.is_trained else "not at all: there is no checkpoint yet"
     rows.append(["trained", f"{trained}; seed {recipe.seed}, {recipe.dtype} on {recipe.device}"])

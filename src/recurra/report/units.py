@@ -8,11 +8,11 @@ import torch
 
 from recurra.analysis.neurons import Activity, Finding, Unit
 from recurra.analysis.source_labels import Labeller, python_labels, text_labels
-from recurra.analysis.unit_colours import ColouredText, colour_text
 from recurra.analysis.unit_study import Reading, UnitStudy, deal, holds, read_pieces, study_units
-from recurra.recipes.language import Language
+from recurra.plots.unit_colours import ColouredText, colour_text
 from recurra.report.page import Figure, Section, escape, table
 from recurra.report.subject import Subject
+from recurra.tasks.language import LanguageTask
 
 SIZE, ABLATED = 48_000, 400
 """Characters that a report looks at, and steps of each text that it compares losses over."""
@@ -20,13 +20,13 @@ EXCERPT = 1200
 
 
 def units_section(subject: Subject) -> Section | None:
-    experiment = subject.experiment
-    if not isinstance(experiment, Language):
+    task = subject.task
+    if not isinstance(task, LanguageTask):
         return None
-    labels = usual_labels([document.name for document in experiment.held_out])
-    texts = [document.text for document in experiment.held_out]
-    chosen, scored = (read_pieces(experiment.tokeniser, texts, part, labels) for part in deal(texts, SIZE))
-    study = study_units(subject.model, experiment.untrained_model(), chosen, scored, gates=False, ablated=ABLATED)
+    labels = usual_labels([document.name for document in task.held_out])
+    texts = [document.text for document in task.held_out]
+    chosen, scored = (read_pieces(task.tokenizer, texts, part, labels) for part in deal(texts, SIZE))
+    study = study_units(subject.model, task.untrained_model(), chosen, scored, gates=False, ablated=ABLATED)
     figures = study_figures(study, subject.command(f"units RUN --size {SIZE} --states"), subject)
     return Section("Units over text", figures, summary(study))
 

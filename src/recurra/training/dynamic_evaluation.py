@@ -7,7 +7,7 @@ from itertools import islice
 
 import torch
 
-from recurra.data.batches import Stream
+from recurra.data.batches import Batches
 from recurra.errors import OptionError
 from recurra.models.sequence import SequenceModel, detached
 from recurra.training.distributed import Ranks
@@ -20,9 +20,9 @@ SEEN = 100
 
 
 def evaluate_dynamically(
-    model: SequenceModel, train: Stream, stream: Stream, *, rate: float = 0.002, decay: float = 0.002
+    model: SequenceModel, train: Batches, batches: Batches, *, rate: float = 0.002, decay: float = 0.002
 ) -> Score:
-    """One pass over `stream`; each batch is scored first and learned from afterwards. The model itself stays as it is.
+    """One pass over `batches`; each batch is scored first and learned from afterwards. The model itself stays as it is.
 
         θ ← θ − rate · g / √v + decay · r (θ₀ − θ)
 
@@ -41,7 +41,7 @@ def evaluate_dynamically(
     pulls = [(decay * root / mean).clamp(max=1) for root in roots]
     device = moving.output.weight.device
     tally, state = Tally(weighted_nll), None
-    for batch in stream.one_pass():
+    for batch in batches.one_pass():
         state = None if batch.fresh else state
         lengths = None if batch.lengths is None else batch.lengths.to(device)
         logits, final = moving(batch.inputs.to(device), detached(state), lengths)
@@ -58,7 +58,7 @@ def evaluate_dynamically(
     return tally.score(Ranks(), device)
 
 
-def _usual_gradients(model: SequenceModel, train: Stream) -> list[torch.Tensor]:
+def _usual_gradients(model: SequenceModel, train: Batches) -> list[torch.Tensor]:
     """The root mean square of each parameter's gradient over some batches of training data."""
     device = model.output.weight.device
     squares = [torch.zeros_like(parameter) for parameter in model.parameters()]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from recurra.data.batches import Batch, Stream
+from recurra.data.batches import Batch, Batches
 from recurra.data.transfer import send
 from recurra.models.sequence import SequenceModel
 from recurra.training.distributed import Ranks
@@ -87,7 +87,7 @@ def judging(model: nn.Module) -> Iterator[None]:
 
 
 def evaluate_whole(
-    model: Any, stream: Stream, say: Callable[[Any], Tensor], ranks: Ranks = Ranks(), loss: Loss = weighted_nll
+    model: Any, batches: Batches, say: Callable[[Any], Tensor], ranks: Ranks = Ranks(), loss: Loss = weighted_nll
 ) -> Score:
     """One pass over batches that are read whole: pairs, cases, lines with a class. The model is left in its mode.
 
@@ -95,36 +95,36 @@ def evaluate_whole(
     """
     tally = Tally(loss)
     with judging(model):
-        for batch in stream.one_pass():
+        for batch in batches.one_pass():
             if len(batch.inputs):  # the last examples may be fewer than the ranks
                 tally.add(say(batch), batch)
     return tally.score(ranks, model.output.weight.device)
 
 
 def evaluate(
-    model: SequenceModel, stream: Stream | Iterable[Batch], loss: Loss = weighted_nll, ranks: Ranks = Ranks()
+    model: SequenceModel, batches: Batches | Iterable[Batch], loss: Loss = weighted_nll, ranks: Ranks = Ranks()
 ) -> Score:
     """One pass over the data; in lanes the state is carried from chunk to chunk. The model is left in its mode.
 
-    Each of several ranks gives a stream of its own part, and gets the score of all.
+    Each of several ranks gives a batches of its own part, and gets the score of all.
     """
     tally = Tally(loss)
     with judging(model):
-        for piece, predicted in _read(model, stream.one_pass() if isinstance(stream, Stream) else stream):
+        for piece, predicted in _read(model, batches.one_pass() if isinstance(batches, Batches) else batches):
             tally.add(predicted, piece)
     return tally.score(ranks, model.output.weight.device)
 
 
-def log_probabilities(model: SequenceModel, stream: Stream, places: Stream) -> Float[Tensor, " N"]:
+def log_probabilities(model: SequenceModel, batches: Batches, places: Batches) -> Float[Tensor, " N"]:
     """log P of every target, in the order of the data.
 
-    `places` is a stream of the same shape over numbers: its targets say where each belongs, counted from 1.
+    `places` is a batches of the same shape over numbers: its targets say where each belongs, counted from 1.
     """
     values: list[Tensor] = []
     found: list[Tensor] = []
     with judging(model):
         where = (piece.targets for place in places.one_pass() for piece in _pieces(place))
-        for (piece, predicted), numbers in zip(_read(model, stream.one_pass()), where, strict=True):
+        for (piece, predicted), numbers in zip(_read(model, batches.one_pass()), where, strict=True):
             targets = piece.targets.to(predicted.device)
             logs = predicted.double().log_softmax(-1).gather(-1, targets[..., None])[..., 0].cpu()
             counts = batch_weights(piece, "mean", torch.device("cpu"), torch.float32) > 0
@@ -167,12 +167,12 @@ def _pieces(batch: Batch) -> Iterator[Batch]:
         yield Batch(batch.inputs[:, part], batch.targets[:, part], lengths, fresh=batch.fresh, scored=scored)
 
 
-def evaluate_window(model: nn.Module, stream: Stream) -> Score:
+def evaluate_window(model: nn.Module, batches: Batches) -> Score:
     """The same for the fixed-window model, which carries its last symbols instead of a state."""
     tally = Tally(weighted_nll)
     past = None
     with torch.no_grad():
-        for batch in stream.one_pass():
+        for batch in batches.one_pass():
             logits, past = model(batch.inputs, None if batch.fresh else past)
             tally.add(logits, batch)
     return tally.score(Ranks(), torch.device("cpu"))

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recurra.data.batches import Batch, Stream
+from recurra.data.batches import Batch, Batches
 from recurra.data.transfer import send
 from recurra.errors import OptionError, choose_from
 from recurra.runs.checkpoint import Checkpoint, restore_weights
@@ -156,7 +156,7 @@ class _Made:
     tokens: int
 
 
-class Teacher(Protocol):
+class Loop(Protocol):
     """What makes a model learn, as those see it who read its events: `Trainer`, or `ClosedForm`."""
 
     model: Any
@@ -206,7 +206,7 @@ class Trainer:
     def __init__(
         self,
         model: nn.Module,
-        stream: Stream,
+        batches: Batches,
         settings: Training,
         evaluate: Callable[[Any], float],
         *,
@@ -217,7 +217,7 @@ class Trainer:
         ranks: Ranks = Ranks(),
     ):
         self.model: Any = model
-        self.stream, self.settings, self.evaluate = stream, settings, evaluate
+        self.batches, self.settings, self.evaluate = batches, settings, evaluate
         self.loss, self.whole, self.bfloat16, self.ranks = loss, whole, bfloat16, ranks
         self.penalty = penalty
         self.truncation, self.feeding = read_truncation(settings.truncation), read_feeding(settings.feeding)
@@ -239,7 +239,7 @@ class Trainer:
         self.asked_to_stop: str | None = None  # set it to end after the step that is running, with a checkpoint
         self.agreed = False  # whether all of several ranks know of that: it takes them one more step
         if ranks.rank:  # masks of dropout differ from rank to rank; what all share is drawn from (seed, step)
-            torch.manual_seed(stream.seed + 1_000_003 * ranks.rank)
+            torch.manual_seed(batches.seed + 1_000_003 * ranks.rank)
 
     def _reads_each_step(self) -> bool:
         """Whether the way on depends on numbers of the last step; on a CPU they cost nothing."""
@@ -271,7 +271,7 @@ class Trainer:
             yield Finished(self.step, self.done)
             return
         while self.step < settings.steps:
-            self.advance(self.stream.next())
+            self.advance(self.batches.next())
             last = self.step >= settings.steps
             validates, saves = (self.step % each == 0 for each in (settings.validate_every, settings.save_every))
             asked = self.asked_to_stop is not None and self.ranks.world == 1
@@ -400,7 +400,7 @@ class Trainer:
                 overlap=overlap,
             )
         tail = inputs[:, inputs.shape[1] - overlap :] if overlap else None
-        return total, final if self.stream.carries else None, tail
+        return total, final if self.batches.carries else None, tail
 
     def _learn(self, batch: Batch) -> Tensor:
         """Gradients of this rank's part, for a model that reads a batch as a whole; its part of the mean loss."""
@@ -415,8 +415,8 @@ class Trainer:
         """The carried state, with some lanes from nothing: a network that has only ever gone on does not know how to begin."""
         if self.state is None or self.tail is not None or (self.settings.reset == 0 and not self.made):
             return self.state
-        drawn = np.random.default_rng([self.stream.seed % 2**64, self.step]).random(self.stream.batch_size)
-        again = send(torch.from_numpy(drawn[self.stream.lanes] < self.settings.reset), self.device)
+        drawn = np.random.default_rng([self.batches.seed % 2**64, self.step]).random(self.batches.batch_size)
+        again = send(torch.from_numpy(drawn[self.batches.own_rows] < self.settings.reset), self.device)
         if self.made:  # a state that may be poisoned is dropped, also before anyone knows of it
             again = again | ~self.made[-1].sound
         first = self.model.recurrent.initial_state(len(again))
@@ -470,7 +470,7 @@ class Trainer:
         if self.penalty is not None:
             tensors |= {f"penalty.{name}": value for name, value in self.penalty.state().items()}
         facts = {
-            "stream": self.stream.state_dict(),
+            "stream": self.batches.state_dict(),
             "optimiser": scalars,
             "plateau": self.plateau.state(),
             "best": self.best,
@@ -496,12 +496,12 @@ class Trainer:
                 _, index, key = name.split(".", 2)
                 described["state"].setdefault(int(index), {})[key] = value
         self.optimiser.load_state_dict(described)
-        self.stream.load_state_dict(facts["stream"])
+        self.batches.load_state_dict(facts["stream"])
         self.plateau.restore(facts["plateau"])
         self.best, self.since_best = facts["best"], facts["since_best"]
         self.skipped, self.in_a_row, self.step = facts["skipped"], facts["in_a_row"], checkpoint.step
         self.done = facts["done"]
-        lanes = self.stream.lanes
+        lanes = self.batches.own_rows
         if "state.0.0" in tensors:
             states = len(self.model.recurrent.cell.graph.states)
             self.state = tuple(

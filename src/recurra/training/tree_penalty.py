@@ -117,7 +117,7 @@ class TreePenalty:
 
     ```python
     penalty = TreePenalty(0.05, steps, model, seed=0)
-    trainer = Trainer(model, stream, settings, evaluate, whole=loss, penalty=penalty)
+    trainer = Trainer(model, batches, settings, evaluate, whole=loss, penalty=penalty)
     ```
     """
 

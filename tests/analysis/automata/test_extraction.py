@@ -12,8 +12,8 @@ from recurra.analysis.automata.finite import Moore
 from recurra.data.formal import dyck, tomita
 from recurra.data.machine import TRIGGERS, tables, washing_machine
 from recurra.errors import OptionError
-from recurra.recipes.catalogue import begin, find_recipe
-from recurra.recipes.reader import override
+from recurra.tasks.catalogue import begin, find_recipe
+from recurra.tasks.settings import override
 from tests.analysis.automata.machines import Slipping
 
 SIZES = {1: 2, 2: 3, 3: 5, 4: 4, 5: 4, 6: 3, 7: 5}
@@ -108,11 +108,11 @@ def test_so_many_states_as_are_asked_for() -> None:
 
 def train_and_extract(number: int, *extra: str, scored: int = 10_000) -> None:
     """A network of strings up to 20 symbols, and by both methods the true machine, held to strings of 100."""
-    experiment = begin(override(find_recipe("tomita"), [f"data.language={number}", *extra]))
-    trainer = experiment.trainer()
+    task = begin(override(find_recipe("tomita"), [f"data.language={number}", *extra]))
+    trainer = task.trainer()
     for _ in trainer.events():
         pass
-    reading = experiment.reading(trainer.evaluated.eval())
+    reading = task.reading(trainer.evaluated.eval())
     for method in METHODS:
         found = extract(reading, method, scored=scored)
         assert found.machine.size == SIZES[number]
@@ -134,12 +134,12 @@ def test_all_seven_in_three_minutes() -> None:
 
 @pytest.mark.slow
 def test_brackets_have_a_state_for_all_that_can_be_open() -> None:
-    experiment = begin(find_recipe("dyck"))
-    trainer = experiment.trainer()
+    task = begin(find_recipe("dyck"))
+    trainer = task.trainer()
     for _ in trainer.events():
         pass
     for method in METHODS:
-        found = extract(experiment.reading(trainer.evaluated.eval()), method, scored=1000)
+        found = extract(task.reading(trainer.evaluated.eval()), method, scored=1000)
         assert found.machine.size == len(dyck(2, 3).after) == 16
         assert found.is_the_truth
         assert found.machine.is_complete

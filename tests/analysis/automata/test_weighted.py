@@ -12,8 +12,8 @@ from recurra.analysis.automata.reading import Reading
 from recurra.analysis.automata.weighted import Weighted, extract_weighted, k_means
 from recurra.errors import OptionError
 from recurra.layers.recurrent import Recurrent
-from recurra.recipes.catalogue import begin, find_recipe
-from recurra.recipes.reader import override
+from recurra.tasks.catalogue import begin, find_recipe
+from recurra.tasks.settings import override
 
 SETTINGS = [
     "model.cell=gru",
@@ -35,11 +35,11 @@ def round_and_round(tmp_path_factory: pytest.TempPathFactory) -> Reading:
     draws = torch.randint(2, (3000,), generator=torch.Generator().manual_seed(0)).tolist()
     file: Path = tmp_path_factory.mktemp("text") / "round.txt"
     file.write_text("".join("abcb" if draw else "abca" for draw in draws))
-    experiment = begin(override(find_recipe("text"), [f"data.path={file}", *SETTINGS]))
-    trainer = experiment.trainer()
+    task = begin(override(find_recipe("text"), [f"data.path={file}", *SETTINGS]))
+    trainer = task.trainer()
     for _ in trainer.events():
         pass
-    return experiment.reading(trainer.evaluated.eval())
+    return task.reading(trainer.evaluated.eval())
 
 
 def test_few_states_are_enough_for_a_text_that_goes_round(round_and_round: Reading) -> None:

@@ -16,7 +16,7 @@ from recurra.engines.fused.fold import fold
 from recurra.engines.fused.kernels import REALS, Kernel, kernel, rows
 from recurra.engines.fused.memory import Buffer
 from recurra.engines.fused.sequence import arriving_gradients, as_run, whole_masks, with_contiguous_rows
-from recurra.engines.protocol import YES, Answer, Run, Weights, no
+from recurra.engines.protocol import YES, Evaluation, Run, Weights, no
 from recurra.types import Float, Int, Shape
 
 
@@ -25,7 +25,7 @@ class Fused:
 
     def supports(
         self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape, *, record: bool = False
-    ) -> Answer:
+    ) -> Evaluation:
         if device.type == "cuda":
             return gpu.supports(cell, device, dtype, shape)
         if device.type != "cpu":

@@ -25,7 +25,7 @@ from recurra.engines.fused.sequence import arriving_gradients, as_run, whole_mas
 from recurra.engines.fused.stages import Plan, plan
 from recurra.engines.fused.tiles import choose_tiles, choose_triton, in_words, lanes_at_once, multiprocessors
 from recurra.engines.fused.triton import TYPES, padded
-from recurra.engines.protocol import Answer, Run, Weights, no
+from recurra.engines.protocol import Evaluation, Run, Weights, no
 from recurra.errors import EngineError
 from recurra.types import Float, Int, Shape
 
@@ -66,7 +66,7 @@ def _lacks(device: torch.device) -> str:
     return ""
 
 
-def supports(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> Answer:
+def supports(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> Evaluation:
     if _lacks(device):
         return no(_lacks(device))
     if dtype not in STORED:
@@ -76,7 +76,7 @@ def supports(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape)
         return no(f"its GPU kernels look back at most {DEEPEST} steps; {cell.name} looks back {deepest}")
     if 64 * multiprocessors(device) < shape.H:
         return no(f"its GPU kernels take at most {64 * multiprocessors(device)} units here")
-    return Answer(True, how=in_words(plan(cell.graph), shape.B, shape.H, dtype.itemsize, device))
+    return Evaluation(True, how=in_words(plan(cell.graph), shape.B, shape.H, dtype.itemsize, device))
 
 
 def run(

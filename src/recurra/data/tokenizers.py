@@ -1,0 +1,326 @@
+"""Text as whole numbers: bytes, characters, words, or pieces of words."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import unicodedata
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recurra.errors import DataError, OptionError, choose_from
+from recurra.types import Int
+
+Unknown = Literal["error", "replace"]
+
+UNKNOWN = "<unk>"
+PIECES = 4096
+"""How many symbols `bpe` has unless it is told."""
+
+
+class Tokenizer(ABC):
+    """Turns text into symbols numbered from 0, and back.
+
+    - `kind`: `byte`, `char`, `word` or `bpe`.
+    - `size`: how many symbols there are, V.
+    - `start`, `end`: the numbers of the symbols that stand at either end of a sequence, where there are such symbols; they
+      are the last two.
+    """
+
+    kind: str
+
+    def __init__(self, plain: int, sequences: bool):
+        self.plain, self.sequences = plain, sequences
+        self.size = plain + 2 if sequences else plain
+        self.start = plain if sequences else None
+        self.end = plain + 1 if sequences else None
+
+    @abstractmethod
+    def encode(self, text: str, unknown: Unknown | None = None) -> Int[Tensor, " N"]:
+        """The symbols of a text, without start and end.
+
+        `unknown` says what becomes of a character or word that has no symbol: `error` names it, `replace` gives `<unk>`.
+        Left out, it is `replace` where training text was cut to the vocabulary (`min_count`, `max_size`), so that `<unk>`
+        has been learned, and `error` where it was not.
+        """
+
+    @abstractmethod
+    def ends(self, text: str) -> Int[Tensor, " N"]:
+        """How many characters of a text have been read after each of its symbols."""
+
+    def decode(self, ids: Int[Tensor, " N"] | Iterable[int]) -> str:
+        """The text of some symbols. Start and end give nothing."""
+        numbers = ids.reshape(-1).tolist() if isinstance(ids, Tensor) else [int(i) for i in ids]
+        outside = [i for i in numbers if not 0 <= i < self.size]
+        if outside:
+            raise DataError(f"{outside[0]} is not a symbol: this {self.kind} vocabulary has 0 to {self.size - 1}.")
+        return self._join([i for i in numbers if i < self.plain])
+
+    @abstractmethod
+    def _join(self, ids: list[int]) -> str:
+        """The text of plain symbols."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """What `tokenizer_from_json` reads."""
+
+
+class Bytes(Tokenizer):
+    """The 256 bytes of UTF-8."""
+
+    kind = "byte"
+
+    def __init__(self, sequences: bool = False):
+        super().__init__(256, sequences)
+
+    def encode(self, text: str, unknown: Unknown | None = None) -> Int[Tensor, " N"]:
+        # bytes of a command line that were not UTF-8 arrive as escapes, and leave as the bytes that they were
+        data = _utf8(text, "surrogateescape")
+        return torch.from_numpy(np.frombuffer(data, dtype=np.uint8).astype(np.int64))
+
+    def ends(self, text: str) -> Int[Tensor, " N"]:
+        sizes = torch.tensor([len(_utf8(character, "surrogateescape")) for character in text], dtype=torch.int64)
+        return torch.arange(1, len(text) + 1).repeat_interleave(sizes)
+
+    def _join(self, ids: list[int]) -> str:
+        return bytes(ids).decode("utf-8", "replace")
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "sequences": self.sequences}
+
+
+class Characters(Tokenizer):
+    """The characters (code points) of the training text, sorted, after `<unk>`, which is 0."""
+
+    kind = "char"
+
+    def __init__(self, symbols: Iterable[str], cut: bool = False, sequences: bool = False):
+        self.symbols, self.cut = [UNKNOWN, *symbols], cut
+        super().__init__(len(self.symbols), sequences)
+        codes = [ord(symbol) for symbol in self.symbols[1:]]
+        self._ids = np.zeros(max(codes, default=0) + 2, dtype=np.int64)  # the last place is for all that is beyond
+        self._ids[codes] = np.arange(1, len(self.symbols))
+
+    def encode(self, text: str, unknown: Unknown | None = None) -> Int[Tensor, " N"]:
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+        ids = self._ids[np.minimum(codes, len(self._ids) - 1)]
+        if _refuses(unknown, self.cut) and not ids.all():
+            _refuse("character", [chr(code) for code in codes[ids == 0]], self.size)
+        return torch.from_numpy(ids)
+
+    def ends(self, text: str) -> Int[Tensor, " N"]:
+        return torch.arange(1, len(text) + 1)
+
+    def _join(self, ids: list[int]) -> str:
+        return "".join(self.symbols[i] if i else "\N{REPLACEMENT CHARACTER}" for i in ids)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "symbols": self.symbols[1:], "cut": self.cut, "sequences": self.sequences}
+
+
+class Words(Tokenizer):
+    """Words, single marks of punctuation, and the gaps between them that a reader would not expect; `<unk>` is 0.
+
+    Between two words a space is expected, before a comma none, after an opening bracket none. Such gaps have no symbol.
+    Any other gap has one, also the empty gap where a space is expected; so has each newline. Text whose words are all
+    known is given back exactly.
+    """
+
+    kind = "word"
+
+    def __init__(self, symbols: Iterable[str], cut: bool = False, sequences: bool = False):
+        self.symbols, self.cut = [UNKNOWN, *symbols], cut
+        super().__init__(len(self.symbols), sequences)
+        self._ids = {symbol: k for k, symbol in enumerate(self.symbols) if k}
+
+    def encode(self, text: str, unknown: Unknown | None = None) -> Int[Tensor, " N"]:
+        words = list(split_words(text))
+        ids = [self._ids.get(word, 0) for word in words]
+        if _refuses(unknown, self.cut) and 0 in ids:
+            _refuse("word", [word for word, i in zip(words, ids, strict=True) if not i], self.size)
+        return torch.tensor(ids, dtype=torch.int64)
+
+    def ends(self, text: str) -> Int[Tensor, " N"]:
+        found, end = [], 0
+        for word in split_words(text):
+            end = text.index(word, end) + len(word)
+            found.append(end)
+        return torch.tensor(found, dtype=torch.int64)
+
+    def _join(self, ids: list[int]) -> str:
+        parts, before = [], ""
+        for word in (self.symbols[i] for i in ids):
+            parts += [expected_gap(before, word), word]
+            before = word
+        return "".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "symbols": self.symbols[1:], "cut": self.cut, "sequences": self.sequences}
+
+
+class Windows(Tokenizer):
+    """Byte-pair encoding over bytes: frequent pieces of words. Sennrich et al. 2016; by the package `tokenizers`."""
+
+    kind = "bpe"
+
+    def __init__(self, model: Any, sequences: bool = False):
+        self._model = model
+        super().__init__(model.get_vocab_size(), sequences)
+
+    def encode(self, text: str, unknown: Unknown | None = None) -> Int[Tensor, " N"]:
+        _utf8(text, "strict")
+        return torch.tensor(self._model.encode_batch_fast([text])[0].ids, dtype=torch.int64)
+
+    def ends(self, text: str) -> Int[Tensor, " N"]:
+        _utf8(text, "strict")
+        return torch.tensor([end for _, end in self._model.encode(text).offsets], dtype=torch.int64)
+
+    def _join(self, ids: list[int]) -> str:
+        return str(self._model.decode(ids))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "model": json.loads(self._model.to_str()), "sequences": self.sequences}
+
+
+KINDS = {kind.kind: kind for kind in (Bytes, Characters, Words, Windows)}
+
+
+def build_tokenizer(
+    kind: str,
+    texts: Iterable[str],
+    *,
+    min_count: int = 1,
+    max_size: int | None = None,
+    sequences: bool = False,
+) -> Tokenizer:
+    """A vocabulary for training texts.
+
+    - `kind`: `byte`, `char`, `word` or `bpe`.
+    - `min_count`: characters or words that are seen less often become `<unk>`; for `bpe`, pairs that are seen less often are
+      not merged.
+    - `max_size`: the most symbols that there may be in all; the most frequent are kept.
+    - `sequences`: also make symbols for the start and the end of a sequence.
+    """
+    choose_from("tokens", kind, KINDS)
+    if min_count < 1:
+        raise OptionError(f"min_count must be at least 1; got {min_count}.")
+    if kind == "byte" and min_count > 1:
+        raise OptionError(f"min_count={min_count} was asked for, but byte tokens are always all 256. Leave it out.")
+    least = (256 if kind in ("byte", "bpe") else 2) + 2 * sequences
+    if max_size is not None and max_size < least:
+        raise OptionError(f"max_size={max_size} is too small: {kind} tokens need at least {least}.")
+    if kind == "byte":
+        return Bytes(sequences)
+    if kind == "bpe":
+        return Windows(_train_pieces(texts, min_count, (max_size or PIECES) - 2 * sequences), sequences)
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(text if kind == "char" else split_words(text))
+    if not counts:
+        raise DataError(f"A vocabulary of {kind} tokens was asked for, but the text is empty. Give text to train on.")
+    often = sorted((symbol for symbol in counts if counts[symbol] >= min_count), key=lambda s: (-counts[s], s))
+    kept = often if max_size is None else often[: max_size - 1 - 2 * sequences]
+    cut = len(kept) < len(counts)
+    return Characters(sorted(kept), cut, sequences) if kind == "char" else Words(kept, cut, sequences)
+
+
+def tokenizer_from_json(saved: dict[str, Any]) -> Tokenizer:
+    """The tokenizer that `to_json` wrote."""
+    try:
+        kind, sequences = choose_from("tokens", saved["kind"], KINDS), bool(saved["sequences"])
+        if kind == "byte":
+            return Bytes(sequences)
+        if kind == "bpe":
+            return Windows(_tokenizers().Tokenizer.from_str(json.dumps(saved["model"])), sequences)
+        return (Characters if kind == "char" else Words)(saved["symbols"], bool(saved["cut"]), sequences)
+    except (KeyError, TypeError) as error:
+        raise DataError(f"This is not a saved vocabulary ({error} is missing or wrong). Save it again.") from error
+
+
+NO_SPACE_BEFORE = frozenset(".,;:!?)]}%…'’\"”»-–/\\")
+NO_SPACE_AFTER = frozenset("([{'‘\"“«-–/\\#$£€@")
+
+
+def expected_gap(before: str, after: str) -> str:
+    """The space, or none, that a reader expects between two symbols of a text of words. Gaps themselves expect none."""
+    if not before.strip() or not after.strip():
+        return ""
+    return "" if after in NO_SPACE_BEFORE or before in NO_SPACE_AFTER else " "
+
+
+def split_words(text: str) -> Iterator[str]:
+    """The words of a text, its marks of punctuation, and the gaps that are not as expected."""
+    before, end = "", 0
+    for match in _word_pattern().finditer(text):
+        gap, word = match.groups()
+        if gap != expected_gap(before, word):
+            yield from GAPS.findall(gap) or [""]
+        yield word
+        before, end = word, match.end()
+    yield from GAPS.findall(text, end)
+
+
+GAPS = re.compile(r"\n|[^\S\n]+")
+
+
+@functools.cache
+def _word_pattern() -> re.Pattern[str]:
+    """A gap, then a word (apostrophes inside it, accents and vowel signs that are characters of their own) or one mark."""
+    signs = "".join(chr(code) for code in range(0x300, 0x11000) if unicodedata.category(chr(code)).startswith("M"))
+    return re.compile(rf"(\s*)(\w[\w{signs}]*(?:['’]\w[\w{signs}]*)*|[^\w\s])")
+
+
+def _refuses(unknown: Unknown | None, cut: bool) -> bool:
+    if unknown is None:
+        return not cut
+    return choose_from("unknown", unknown, ("error", "replace")) == "error"
+
+
+def _refuse(what: str, missing: list[str], size: int) -> None:
+    names = list(dict.fromkeys(missing))
+    shown = ", ".join(repr(name) for name in names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    raise DataError(
+        f"The vocabulary ({size} symbols) has no {what} {shown}. "
+        f"Leave out what it does not have, or pass unknown='replace' to read each as {UNKNOWN}."
+    )
+
+
+def _utf8(text: str, errors: str) -> bytes:
+    try:
+        return text.encode("utf-8", errors)
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"The text holds {text[error.start]!r} at position {error.start:,}, which is half a character. Leave it out."
+        ) from error
+
+
+def _tokenizers() -> Any:
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise DataError(
+            "bpe tokens need the package tokenizers, which is not installed: pip install recurra[text]."
+        ) from error
+    return tokenizers
+
+
+def _train_pieces(texts: Iterable[str], min_count: int, size: int) -> Any:
+    package = _tokenizers()
+    model = package.Tokenizer(package.models.BPE())
+    model.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    model.decoder = package.decoders.ByteLevel()
+    trainer = package.trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=min_count,
+        initial_alphabet=sorted(package.pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    model.train_from_iterator(texts, trainer)
+    return model

@@ -1,0 +1,81 @@
+"""Batches of pieces of series: at each step the values, and those of the step after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from recurra.data.batches import Batch, Examples, windows
+from recurra.errors import DataError
+from recurra.types import Float, Int
+
+
+class Windows(Examples):
+    """Windows of values `[N, C]`, each `lengths[k]` steps from row `starts[k]` on; they may overlap. NaN is a missing value.
+
+    - `skip`: so many first steps of each piece are read but do not count.
+    - `transpose`: in training, the channels of a piece are moved up or down together by up to so many, as music is put into
+      another key; never so far that a value which is not zero would fall off the end.
+    """
+
+    def __init__(
+        self,
+        values: Float[Tensor, "N C"],
+        starts: Int[Tensor, " M"],
+        lengths: Int[Tensor, " M"],
+        batch_size: int,
+        *,
+        skip: int = 0,
+        transpose: int = 0,
+        **how: Any,
+    ):
+        if not len(lengths) or int(lengths.min()) <= skip:
+            raise DataError(f"Batches of pieces need at least one, and {skip + 1} steps or more in each.")
+        self.values, self.starts, self.skip, self.transpose = values, starts, skip, transpose
+        self._numbers = torch.arange(len(values))
+        super().__init__(lengths, batch_size, **how)
+
+    @classmethod
+    def of(cls, series: Sequence[Float[Tensor, "T C"]], batch_size: int, **how: Any) -> Windows:
+        """Whole series, one piece each."""
+        sizes = torch.tensor([len(each) for each in series])
+        return cls(torch.cat(list(series)), sizes.cumsum(0) - sizes, sizes - 1, batch_size, **how)
+
+    def _take(self, rows: npt.NDArray[np.int64]) -> Batch:
+        everyone = self._lengths[torch.from_numpy(rows)]
+        width = int(everyone.max())  # that of all ranks, so that they agree on it
+        share = self._share(rows)
+        lengths = self._lengths[share]
+        now, then = windows(self._numbers, self.starts[share], lengths, width)
+        steps = torch.arange(width)
+        inside = steps < lengths[:, None]
+        return Batch(
+            torch.where(inside[..., None], self.values[now], 0),
+            torch.where(inside[..., None], self.values[then], 0),
+            lengths,
+            fresh=True,
+            scored=(inside & (steps >= self.skip)).to(self.values.dtype) if self.skip else None,
+            all_rows=len(rows),
+            all_tokens=int(everyone.sum()) - self.skip * len(rows),
+        )
+
+    def _batch(self, epoch: int, step: int) -> Batch:
+        batch = super()._batch(epoch, step)
+        if not self.transpose or not len(batch.inputs):
+            return batch
+        place = np.random.SeedSequence(self.seed % 2**64, spawn_key=(epoch, step))
+        drawn = np.random.default_rng(place).integers(-self.transpose, self.transpose + 1, batch.all_rows)
+        by = torch.from_numpy(np.array_split(drawn, self.world)[self.rank])
+        used = (batch.inputs != 0).any(1) | (batch.targets != 0).any(1)
+        C = used.shape[1]
+        lowest, highest = used.int().argmax(1), C - 1 - used.flip(1).int().argmax(1)
+        by = torch.maximum(torch.minimum(by, C - 1 - highest), -lowest)
+        places = ((torch.arange(C) - by[:, None]) % C)[:, None]
+        inputs, targets = (each.gather(2, places.expand_as(each)) for each in (batch.inputs, batch.targets))
+        return replace(batch, inputs=inputs, targets=targets)

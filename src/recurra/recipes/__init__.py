@@ -1,1 +1,0 @@
-"""Recipes: everything about one experiment in one place, read and overridden strictly."""

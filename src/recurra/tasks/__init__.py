@@ -1,0 +1,1 @@
+"""Recipes: everything about one task in one place, read and overridden strictly."""

@@ -1,0 +1,258 @@
+"""The washing machine's event log: the next state of each pair of state and trigger, and the noise among the triggers.
+
+The network reads what is seen of the machine (its state by name, or only its output) and the trigger. It says what is seen
+next, and how probable each trigger was: one that does nothing in the machine's state is rare there, and is flagged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recurra.analysis.automata.finite import Moore
+from recurra.analysis.automata.reading import Reading
+from recurra.data.cases import Coded
+from recurra.data.events import Case, EventLog
+from recurra.data.machine import TRIGGERS, tables
+from recurra.data.machine_log import simulate_log, walk
+from recurra.errors import DataError, OptionError, choose_from
+from recurra.models.events import EventModel
+from recurra.tasks.event_reading import draw_from, strings_of, usual_vectors
+from recurra.tasks.events import EventData, EventModelSettings, EventSettings, EventTask
+from recurra.tasks.task import Evaluation, Question, Recipe, unused_data
+from recurra.training.loop import Training
+from recurra.types import setting
+
+TEST = 2**32
+"""The seed of the log that is judged is this plus the recipe's own."""
+ALARMS = 0.01
+"""The share of triggers that do something which may be flagged in validation cases."""
+
+
+@dataclass(frozen=True)
+class MachineLogData(EventData):
+    path: str | None = setting(None, "a log of the machine, as write_log makes it; none: it is simulated")
+    activity: str | None = setting("trigger", "the column that says which trigger was fired")
+    attributes: str = setting("state", "what is seen of the machine: state or output")
+    predict: str = setting("state", "the same: what is seen next is predicted")
+    test: float = setting(0.1, "the share of cases that is kept for the evaluation")
+    cases: int = setting(3000, "of the simulated log; those of the test have another seed")
+    length: int = setting(100, "triggers of a case, at most")
+    noise: float = setting(0.1, "share of triggers that do nothing")
+
+    def check(self) -> None:
+        if (self.attributes, self.predict) not in (("state", "state"), ("output", "output")):
+            raise OptionError(
+                f"data.attributes and data.predict must both be state, or both output; got {self.attributes} and {self.predict}."
+            )
+        if self.cases < 3 or self.length < 3:
+            raise OptionError(f"data.cases and data.length must be at least 3; got {self.cases} and {self.length}.")
+        if not 0 < self.noise < 1:
+            raise OptionError(f"data.noise must lie between 0 and 1; got {self.noise}.")
+        super().check()
+
+
+@dataclass(frozen=True)
+class MachineLogSettings(EventSettings):
+    data: MachineLogData = field(default_factory=MachineLogData)
+
+    def unused(self) -> dict[str, str]:
+        found = super().unused()
+        found |= unused_data(self.data.path, ("case", "activity", "time"), ("cases", "length", "noise"))
+        if self.data.path is None:
+            found["time_weight"] = "a log that is simulated has no times"
+        return found
+
+
+@dataclass(frozen=True)
+class Said:
+    """Of a case: what is expected to be seen after each trigger but the last, and the probability of each trigger.
+
+    A network says nothing of the first, which is taken to be sure.
+    """
+
+    following: list[str]
+    chances: list[float]
+
+
+class MachineLogTask(EventTask):
+    """A model of the machine's log, judged beside counting and the machine itself."""
+
+    @cached_property
+    def log(self) -> EventLog:
+        data, seed = self.settings.data, self.settings.seed
+        if data.path is not None:
+            return self.read(data.path)
+        held = round(data.test * data.cases)
+        log = simulate_log(data.cases - held, data.length, seed % 2**64, data.noise)
+        other = simulate_log(held, data.length, (TEST + seed) % 2**64, data.noise).cases if held else []
+        seen = data.attributes  # the other one is not read: hidden states must not be among what is seen
+        cases = [replace(case, attributes={seen: case.attributes[seen]}) for case in log.cases + other]
+        return replace(log, cases=cases)
+
+    def evaluate(self, model: EventModel, question: Question) -> Evaluation:
+        if question.window is not None or question.dynamic is not None:
+            raise OptionError("--window and --dynamic are for language models.")
+        cases, name = self.held_out, "test" if self.parts["test"] else "validation"
+        if question.data is not None:
+            cases, name = self.read(question.data).cases, question.data
+        seen = self.settings.data.predict
+        scores = {self.called: figures(cases, self._said(model, cases), self.threshold(model, ALARMS), seen)}
+        if question.baselines:
+            counted = Counted(self.parts["train"], seen)
+            threshold = between(self.parts["valid"], map(counted.say, self.parts["valid"]), ALARMS)
+            scores["counting pairs"] = figures(cases, map(counted.say, cases), threshold, seen)
+            scores["the machine"] = figures(cases, (true_machine(case, seen) for case in cases), 0.5, seen)
+        return Evaluation(name, sum(len(case.activities) for case in cases), scores)
+
+    def threshold(self, model: EventModel, alarms: float) -> float:
+        """Between the noise and the other triggers of validation cases: the machine says which is which."""
+        return between(self.parts["valid"], self._said(model, self.parts["valid"]), alarms)
+
+    def reading(self, model: EventModel) -> Reading:
+        """Pairs of what is seen and trigger in, as training cases have them; what is seen next as the class."""
+        seen, parts = self.settings.data.predict, self.coded_parts()
+        activities, values = self.code.activities, self.code.values[seen]
+
+        def numbers(case: Coded) -> Tensor:
+            return case.attributes[:, 0] * len(activities) + case.what
+
+        pairs = torch.cat([numbers(case) for case in parts[0]]).unique()
+        place = torch.full((len(values) * len(activities),), -1)
+        place[pairs] = torch.arange(len(pairs))
+
+        def name(case: Coded) -> Tensor:
+            return place[numbers(case)]
+
+        met = [(values[pair // len(activities)], activities[pair % len(activities)]) for pair in pairs.tolist()]
+        return Reading(
+            model.recurrent,
+            usual_vectors(model, parts[0], name, len(pairs)),
+            lambda hidden: model.predicted[0](hidden)[..., 1:],
+            [f"{state} · {trigger}" for state, trigger in met],
+            values[1:],
+            draw_from([strings_of(part, name, cut=True) for part in parts]),
+            truth=_pair_machine(met, seen),
+            about=f"A symbol is a pair of {seen} and trigger; what is said is the {seen} that the next row meets.",
+        )
+
+    def _said(self, model: EventModel, cases: list[Case]) -> Iterator[Said]:
+        names = self.code.values[self.settings.data.predict]
+        for case, (logs, _, (further,)) in self.following(model, cases):
+            chances = logs[:-1].gather(1, self.code.encode(case).what[1:, None])[:, 0].exp()
+            yield Said([names[k] for k in further[:-1].argmax(-1).tolist()], [1.0, *chances.tolist()])
+
+
+def _pair_machine(pairs: list[tuple[str, str]], seen: str) -> Moore:
+    """The machine as something that reads pairs of what is seen of it and a trigger; pairs that it never meets lead nowhere."""
+    machines, after, _ = tables()
+    shown = [machine.name if seen == "state" else machine.output for machine in machines]
+    columns = [TRIGGERS.index(choose_from("trigger", trigger, TRIGGERS)) for _, trigger in pairs]
+    rows = [
+        tuple(int(after[k, column]) if met == shown[k] else -1 for (met, _), column in zip(pairs, columns, strict=True))
+        for k in range(len(machines))
+    ]
+    return Moore(tuple(f"{met} · {trigger}" for met, trigger in pairs), tuple(rows), tuple(shown)).minimised()
+
+
+class Counted:
+    """What followed most often each pair of what was seen and trigger, and how often each trigger was fired at what was seen."""
+
+    def __init__(self, cases: list[Case], seen: str):
+        self.seen = seen
+        self.following: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        self.triggers: dict[str, Counter[str]] = defaultdict(Counter)
+        for case in cases:
+            met = case.attributes[seen]
+            for now, trigger, then in zip(met, case.activities, met[1:], strict=False):
+                self.following[now, trigger][then] += 1
+            for now, trigger in zip(met, case.activities, strict=True):
+                self.triggers[now][trigger] += 1
+
+    def say(self, case: Case) -> Said:
+        pairs = list(zip(case.attributes[self.seen], case.activities, strict=True))
+        likely = [max(self.following[pair], key=self.following[pair].__getitem__, default="") for pair in pairs[:-1]]
+        return Said(
+            likely, [self.triggers[now][trigger] / max(1, self.triggers[now].total()) for now, trigger in pairs]
+        )
+
+
+def true_machine(case: Case, seen: str) -> Said:
+    """What the machine itself does, which is told nothing but the triggers."""
+    shown = [machine.name if seen == "state" else machine.output for machine in walk(case.activities)]
+    return Said(shown[1:-1], [float(useful) for useful in useful_triggers(case)])
+
+
+def useful_triggers(case: Case) -> list[bool]:
+    """Which triggers do something; the others are noise."""
+    machines = walk(case.activities)
+    return [after != before for before, after in pairwise(machines)]
+
+
+def between(cases: list[Case], said: Iterable[Said], alarms: float) -> float:
+    """A probability that noise is below and other triggers above, with no more than a share of these below it.
+
+    Where both lie apart, it is in the middle between the two.
+    """
+    useful = np.array([each for case in cases for each in useful_triggers(case)])
+    chances = np.array([each for one in said for each in one.chances])
+    if useful.all() or not useful.any():
+        raise DataError("the validation cases have no noise, or nothing else: there is nothing to tell apart.")
+    high = float(np.quantile(chances[useful], alarms / 2))  # half, so that another log keeps to the share too
+    low = max((float(each) for each in chances[~useful] if each < high), default=0.0)
+    return float(np.sqrt(low * high))
+
+
+def figures(cases: list[Case], said: Iterable[Said], threshold: float, seen: str) -> dict[str, float]:
+    """Shares, where triggers do something: of steps after which what is seen was right, and of pairs of state and trigger for
+    which it always was. Then the share of noise that is flagged, and of other triggers."""
+    right: list[bool] = []
+    flagged: dict[bool, list[bool]] = {True: [], False: []}
+    pairs: dict[tuple[str, int, str], bool] = {}
+    for case, one in zip(cases, said, strict=True):
+        useful = useful_triggers(case)
+        for does, chance in zip(useful, one.chances, strict=True):
+            flagged[does].append(chance < threshold)
+        steps = zip(
+            walk(case.activities), case.activities, useful, one.following, case.attributes[seen][1:], strict=False
+        )
+        for machine, trigger, does, guess, true in steps:
+            if does:
+                right.append(guess == true)
+                pair = (*machine.memory, trigger)
+                pairs[pair] = pairs.get(pair, True) and guess == true
+    if not (right and flagged[False]):
+        raise DataError("these cases have no noise, or nothing else: there is nothing to tell apart.")
+    return {
+        f"next {seen}": float(np.mean(right)),
+        "pairs right": float(np.mean(list(pairs.values()))),
+        "noise flagged": float(np.mean(flagged[False])),
+        "false alarms": float(np.mean(flagged[True])),
+    }
+
+
+TRAINING = Training(steps=1200, truncation="none", average="ema:0.99", validate_every=200, save_every=400)
+MODEL = EventModelSettings(cell="gru", hidden_size=64, embedding_size=16, dropout=0.0)
+
+RECIPES: dict[str, Recipe] = {
+    "washing-machine-log": Recipe(
+        MachineLogSettings(name="washing-machine-log", model=MODEL, training=TRAINING),
+        "an event log of a washing machine: its next state from state and trigger, and a child's button presses flagged",
+    ),
+    "washing-machine-hidden": Recipe(
+        MachineLogSettings(
+            name="washing-machine-hidden",
+            data=MachineLogData(attributes="output", predict="output"),
+            model=MODEL,
+            training=TRAINING,
+        ),
+        "the same where states are hidden: triggers, and what can be seen and heard of the machine",
+    ),
+}

@@ -1,0 +1,320 @@
+"""Classification of trees: the settings, and how they become data, model and trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from recurra.data.forest import Forest
+from recurra.data.text import split_lines
+from recurra.data.tree_batches import TreeBatch, Trees
+from recurra.data.tree_tasks import TASKS, made_up
+from recurra.data.trees import LABELS, Tree, TreeVocabulary, build_vocabulary, read_trees
+from recurra.errors import DataError, OptionError, choose_from
+from recurra.layers.tree import BY_POSITION, COMPOSITIONS, OF_CELLS
+from recurra.models.tree import MostFrequent, TreeClassifier
+from recurra.tasks.task import (
+    SHOWN,
+    Evaluation,
+    Examples,
+    Question,
+    Recipe,
+    Settings,
+    Task,
+    check_shares,
+    check_whole,
+    unused_data,
+)
+from recurra.training.distributed import Ranks
+from recurra.training.evaluation import Score, Tally, judging
+from recurra.training.loop import Trainer, Training
+from recurra.training.objectives import weighted_nll
+from recurra.types import setting
+
+DEEPER = 2
+"""By how many levels the trees that a task is tested on go beyond those that were learned."""
+
+VALID, TEST = 1000, 500
+"""How many made-up trees choose the model, and how many of each depth test it."""
+
+LAST_LEVEL = 6
+"""From this height on, nodes are scored together."""
+
+
+@dataclass(frozen=True)
+class TreeData:
+    path: str | None = setting(
+        None, "trees: a file of bracketed expressions, .json, .jsonl, or a folder of .py; none: made-up ones"
+    )
+    labels: str = setting(
+        "every",
+        "the first word of a bracket: every (a label to learn), root (only the outermost is), outer (the rest is read)",
+    )
+    task: str = setting("listops", "what is made up: listops or logic")
+    depth: int = setting(4, "of the deepest made-up trees to learn from; they are tested two levels deeper too")
+    count: int = setting(50_000, "how many made-up trees to learn from")
+    min_count: int = setting(1, "symbols seen less often become <unk>")
+    valid: float = setting(0.1, "the share of a file's trees that chooses the model")
+    test: float = setting(0.1, "the share of a file's trees that is kept for the last evaluation")
+
+    def check(self) -> None:
+        choose_from("data.labels", self.labels, LABELS)
+        choose_from("data.task", self.task, TASKS)
+        for name in ("depth", "count", "min_count"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"data.{name} must be at least 1; got {getattr(self, name)}.")
+        check_shares(self.valid, self.test)
+
+
+@dataclass(frozen=True)
+class TreeModel:
+    composition: str = setting("fold", "how children become a node: fold, sum, plain, child-sum or n-ary")
+    cell: str | None = setting(None, "of fold and sum: a name, NAME(option=value), or FILE.py:NAME; none: lstm")
+    arity: int | None = setting(None, "of plain and n-ary: the most children of a node; none: that of the data")
+    hidden_size: int = setting(128, "units of a node")
+    embedding_size: int | None = setting(None, "size of a symbol's vector; none: hidden_size")
+    dropout: float = setting(0.0, "of symbols' vectors and of outputs")
+
+    def check(self) -> None:
+        choose_from("model.composition", self.composition, COMPOSITIONS)
+        for name in ("hidden_size", "embedding_size", "arity"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise OptionError(f"model.{name} must be at least 1; got {getattr(self, name)}.")
+
+
+@dataclass(frozen=True)
+class TreeSettings(Settings):
+    model: TreeModel = field(default_factory=TreeModel)  # type: ignore[assignment]  # a tree has other settings
+    data: TreeData = field(default_factory=TreeData)
+
+    def check(self) -> None:
+        super().check()
+        check_whole(self.training, "trees")
+        if self.engine != "auto":
+            raise OptionError(f"engine={self.engine} runs sequences; trees are computed level by level. Leave it out.")
+        choose_from("dtype", self.dtype, ("float32", "float64"))
+
+    def unused(self) -> dict[str, str]:
+        data = unused_data(self.data.path, ("valid", "test"), ("task", "depth", "count"))
+        return super().unused() | data
+
+
+@dataclass(frozen=True)
+class Woods:
+    """Trees to learn from, to choose by, and to test with."""
+
+    vocabulary: TreeVocabulary
+    train: Forest
+    valid: Forest
+    test: Forest
+
+
+def read_woods(data: TreeData, seed: int, vocabulary: TreeVocabulary | None = None) -> Woods:
+    """The recipe's trees as numbers. A vocabulary that is given is used; otherwise one is made of them."""
+    parts: tuple[list[Tree], ...]
+    if data.path is None:
+        learned, tested = range(1, data.depth + 1), range(1, data.depth + DEEPER + 1)
+        # three seeds that are never the same, whatever the recipe's own is
+        asked = (
+            (data.count, learned, 3 * seed),
+            (VALID, learned, 3 * seed + 1),
+            (TEST * len(tested), tested, 3 * seed + 2),
+        )
+        parts = tuple(_only_root(made_up(data.task, *each), data.labels) for each in asked)
+    else:
+        parts = split_lines(read_trees(data.path, data.labels), data.valid, data.test, seed)
+        if not parts[0] or not parts[1]:
+            found = sum(len(part) for part in parts)
+            raise DataError(f"{data.path} has {found} trees: too few to learn from and to choose by. Give more.")
+    if vocabulary is None:
+        vocabulary = build_vocabulary(parts[0], [*parts[1], *parts[2]], data.min_count)
+        if not vocabulary.classes:
+            raise DataError(f"no tree of {data.path} has a label. Give labels to learn.")
+    train, valid, test = (vocabulary.plant(part or parts[1]) for part in parts)
+    return Woods(vocabulary, train, valid, test)
+
+
+def _only_root(trees: list[Tree], labels: str) -> list[Tree]:
+    if labels == "every":
+        return trees
+    return [replace(tree, labels=[tree.labels[0], *[None] * (len(tree.labels) - 1)]) for tree in trees]
+
+
+class TreeTask(Task[TreeClassifier]):
+    """A classifier of trees. With the vocabulary of a run folder, trees are not needed until it is trained or judged."""
+
+    factorisation = "Labels of nodes are independent given the tree: P(labels | tree) = Π P(label | subtree)."
+
+    def __init__(self, recipe: TreeSettings, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
+        super().__init__(recipe, ranks)
+        self.unit = "labelled node" if recipe.data.labels == "every" else "tree"
+        self._vocabulary = vocabulary
+
+    @cached_property
+    def woods(self) -> Woods:
+        known = TreeVocabulary.from_json(self._vocabulary) if self._vocabulary is not None else None
+        return read_woods(self.settings.data, self.settings.seed, known)
+
+    @cached_property
+    def names(self) -> TreeVocabulary:
+        return self.woods.vocabulary if self._vocabulary is None else TreeVocabulary.from_json(self._vocabulary)
+
+    @property
+    def vocabulary(self) -> dict[str, Any]:
+        return self.names.to_json()
+
+    @property
+    def about_data(self) -> str:
+        data, train = self.settings.data, self.woods.train
+        what = data.path if data.path is not None else f"{data.task} to depth {data.depth}"
+        return f"{what}: {len(train):,} trees of {train.nodes:,} nodes, {len(self.names.classes)} classes"
+
+    def about_model(self, model: TreeClassifier) -> str:
+        settings = self.settings.model
+        count = sum(each.numel() for each in model.parameters())
+        return f"{self.called} of {settings.hidden_size} units with {count:,} parameters"
+
+    @property
+    def called(self) -> str:
+        model = self.settings.model
+        return f"{model.composition} {model.cell or 'lstm'}" if model.composition in OF_CELLS else model.composition
+
+    def make_model(self) -> TreeClassifier:
+        model = self.settings.model
+        widest = self.names.widest if model.composition in BY_POSITION else None
+        if widest is not None and model.arity is not None and model.arity < widest:
+            raise OptionError(
+                f"model.arity={model.arity}, but the data has nodes with {widest} children. Leave it out."
+            )
+        return TreeClassifier(
+            self.names.size,
+            len(self.names.classes),
+            model.hidden_size,
+            embedding_size=model.embedding_size,
+            composition=model.composition,
+            cell=model.cell,
+            arity=widest if model.arity is None else model.arity,
+            dropout=model.dropout,
+        )
+
+    def make_batches(self, forest: Forest, *, training: bool) -> Trees:
+        size = self.settings.training.batch_size if training else 256
+        return Trees(
+            forest, size, seed=self.settings.seed, shuffle=training, rank=self.ranks.rank, world=self.ranks.world
+        )
+
+    def make_trainer(self, model: TreeClassifier) -> Trainer:
+        valid = self.make_batches(self.woods.valid, training=False)
+        return Trainer(
+            model,
+            self.make_batches(self.woods.train, training=True),
+            self.settings.training,
+            lambda judged: score_trees(judged, valid, self.ranks)["all"].nats,
+            whole=tree_loss,
+            ranks=self.ranks,
+        )
+
+    @torch.no_grad()
+    def examples(self, model: TreeClassifier) -> Examples:
+        """Some held-out trees: their root's symbol, how large they are, what is said of the root and what is true."""
+        batch = next(iter(self.make_batches(self.woods.test, training=False).one_pass()))
+        assert isinstance(batch, TreeBatch)
+        forest, said = batch.forest, model(batch.forest).argmax(-1)
+        labelled = [k for k in range(len(forest)) if forest.labels[forest.roots[k]] >= 0][:SHOWN]
+        classes, rows = self.names.classes, []
+        for k in labelled:
+            root = int(forest.roots[k])
+            truth = classes[int(forest.labels[root])]
+            rows.append((f"{int(forest.sizes[k])}", f"{int(forest.depths[k])}", classes[int(said[root])], truth))
+        return Examples(("nodes of the tree", "its depth", "said of its root", "true"), rows, "evaluate RUN")
+
+    def evaluate(self, model: TreeClassifier, question: Question) -> Evaluation:
+        if question.window is not None or question.dynamic is not None:
+            raise OptionError("--window and --dynamic are for language models; a tree has no symbols before it.")
+        data = self.settings.data
+        made = data.path is None and question.data is None
+        name = "test" if made or data.test else "validation"
+        forest = self.woods.test
+        if question.data is not None:
+            forest, name = self.names.plant(read_trees(question.data, data.labels)), question.data
+        batches = self.make_batches(forest, training=False)
+        groups = roots_by_depth if made else nodes_by_level
+        judged: dict[str, nn.Module] = {f"{self.called}-{self.settings.model.hidden_size}": model}
+        if question.baselines:
+            judged["most frequent class"] = MostFrequent(self.woods.train, len(self.names.classes))
+        scores = {called: score_trees(each, batches, groups=groups) for called, each in judged.items()}
+        rows = {
+            called: {"nats": score["all"].nats, "accuracy": score["all"].accuracy or 0.0}
+            | {group: part.accuracy or 0.0 for group, part in score.items() if group != "all"}
+            for called, score in scores.items()
+        }
+        return Evaluation(name, next(iter(scores.values()))["all"].tokens, rows)
+
+
+def tree_loss(model: TreeClassifier, batch: TreeBatch) -> Tensor:
+    """The negative log-likelihood of the labels, summed."""
+    logits = model(batch.forest)[None]
+    assert batch.scored is not None
+    return weighted_nll(logits, batch.targets.to(logits.device), batch.scored.to(logits.device))
+
+
+Groups = Callable[[Forest], dict[str, Tensor]]
+"""Which nodes of a forest are scored together, by name."""
+
+
+def roots_by_depth(forest: Forest) -> dict[str, Tensor]:
+    """The values of whole trees, all together and by how deep they are."""
+    is_root = forest.parents < 0
+    depths = sorted(set(forest.depths.tolist()))
+    return {"roots": is_root} | {f"depth {k}": is_root & (forest.heights == k) for k in depths}
+
+
+def nodes_by_level(forest: Forest) -> dict[str, Tensor]:
+    """Roots, and labelled nodes by their height."""
+    levels = sorted(set(forest.heights.clamp(max=LAST_LEVEL).tolist()))
+    named = {f"level {k}{'+' if k == LAST_LEVEL else ''}": forest.heights.clamp(max=LAST_LEVEL) == k for k in levels}
+    return {"roots": forest.parents < 0} | named
+
+
+def score_trees(
+    model: nn.Module, batches: Trees, ranks: Ranks = Ranks(), groups: Groups | None = None
+) -> dict[str, Score]:
+    """One pass: the score of `all` labelled nodes, and of those of each group that has any. The model is left in its mode."""
+    tallies = {"all": Tally(weighted_nll)}
+    with judging(model):
+        for batch in _tree_batches(batches):
+            logits = model(batch.forest)[None]
+            tallies["all"].add(logits, batch)
+            for name, nodes in (groups(batch.forest) if groups is not None else {}).items():
+                assert batch.scored is not None
+                part = replace(batch, scored=batch.scored * nodes)
+                if part.tokens:
+                    tallies.setdefault(name, Tally(weighted_nll)).add(logits, part)
+    device = next((each.device for each in model.parameters()), torch.device("cpu"))
+    names = ["all", *sorted(tallies.keys() - {"all"}, key=lambda name: (len(name), name))]
+    return {name: tallies[name].score(ranks, device) for name in names}
+
+
+def _tree_batches(batches: Trees) -> Iterator[TreeBatch]:
+    """This rank's share of each batch, where it has one."""
+    for batch in batches.one_pass():
+        assert isinstance(batch, TreeBatch)
+        if batch.tokens:
+            yield batch
+
+
+RECIPES: dict[str, Recipe] = {
+    "tree": Recipe(
+        TreeSettings(
+            name="tree",
+            model=TreeModel(composition="fold", hidden_size=128, embedding_size=32),
+            training=Training(steps=2500, batch_size=128, learning_rate=5e-3, validate_every=500, save_every=500),
+        ),
+        "trees, each node or the root classified: data.path=FILE, or made-up list operations and formulas (data.task)",
+    ),
+}

@@ -1,0 +1,123 @@
+"""Trees of taggers and of event logs, and how a strength is chosen from a sweep."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from recurra.tasks.catalogue import begin, find_recipe
+from recurra.tasks.mimic import Judged, Trained, average, best_possible, choose, held_out, judge_tree, mimic
+from recurra.tasks.settings import override
+from tests.tasks.test_events import write_log
+
+
+def make(name: str, *settings: str) -> Any:
+    return begin(override(find_recipe(name), ["engine=eager", *settings]))
+
+
+def judged(score: float, path: float, leaves: int = 4) -> Judged:
+    return Judged(score, 0.9, path, leaves, 0.95, 0.85)
+
+
+def trained(penalty: str, strength: float, seed: int, score: float, path: float, leaves: int = 4) -> Trained:
+    one = judged(score, path, leaves)
+    return Trained(penalty, strength, seed, one, one, one, 0.5 if penalty == "tree" else None, 1.0)
+
+
+class TestChoosing:
+    def test_means_over_seeds(self) -> None:
+        points = average([trained("none", 0, 0, 0.9, 3), trained("none", 0, 1, 0.94, 4)])
+        assert len(points) == 1
+        assert points[0].test["score"] == pytest.approx(0.92)
+        assert points[0].test["path_length"] == 3.5
+        assert points[0].spread["path_length"] == pytest.approx(0.5**0.5)
+
+    def test_the_shortest_that_costs_little_and_asks_something(self) -> None:
+        runs = [
+            trained("none", 0, 0, 0.95, 3.5),
+            trained("l2", 1, 0, 0.95, 3.0),
+            trained("l2", 3, 0, 0.90, 1.0),
+            trained("tree", 0.01, 0, 0.95, 3.0),
+            trained("tree", 0.05, 0, 0.94, 1.5),
+            trained("tree", 0.1, 0, 0.935, 0.0, leaves=1),
+            trained("tree", 0.2, 0, 0.92, 0.5),
+            trained("l1", 9, 0, 0.5, 0.5),
+        ]
+        chosen = choose(average(runs))
+        assert {name: point.strength for name, point in chosen.items()} == {"none": 0, "l2": 1, "tree": 0.05}
+
+    def test_the_ceiling_is_known_where_data_are_made_up(self) -> None:
+        recipe = override(find_recipe("signal-and-noise"), ["data.test=200"])
+        found = best_possible(recipe, [0])
+        assert found is not None
+        assert 0.94 < found < 0.98
+        assert best_possible(find_recipe("tag"), [0]) is None
+
+
+class TestTaggers:
+    def test_tokens_are_asked_for_by_name(self, tmp_path: Path) -> None:
+        words = np.random.default_rng(0).choice(["the", "cat", "sat"], size=(60, 12))
+        with open(tmp_path / "a.jsonl", "w") as out:
+            for row in words.tolist():
+                tags = ["noun" if word == "cat" else "other" for word in row]
+                out.write(json.dumps({"tokens": row, "tags": tags}) + "\n")
+        task = make("tag", f"data.path={tmp_path}/a.jsonl", "model.hidden_size=8", "training.steps=150")
+        trainer = task.trainer()
+        list(trainer.events())
+        tree = mimic(task, trainer.evaluated)
+        assert tree.to_text().startswith("'cat'? yes → noun")
+        found = judge_tree(held_out(task)[1], trainer.evaluated, tree)
+        assert (found.leaves, found.path_length, found.fidelity, found.tree_accuracy) == (2, 1.0, 1.0, 1.0)
+
+    def test_numbers_are_those_of_the_file_and_missing_ones_can_be_asked_for(self, tmp_path: Path) -> None:
+        random = np.random.default_rng(0)
+        with open(tmp_path / "a.jsonl", "w") as out:
+            for _ in range(40):
+                x = (100 + 10 * random.standard_normal((8, 2))).round(3)
+                tags = ["a" if value > 100 else "b" for value in x[:, 0]]
+                rows = [[value, None if random.random() < 0.3 else other] for value, other in x.tolist()]
+                out.write(json.dumps({"values": rows, "tags": tags}) + "\n")
+        task = make("tag", f"data.path={tmp_path}/a.jsonl", "model.hidden_size=4")
+        steps = task.steps("train")
+        assert steps.features == ("channel 1", "channel 2", "channel 2 missing")
+        assert not np.isnan(steps.x).any()
+        assert steps.x[:, 0].mean() == pytest.approx(100, abs=2)
+        assert set(np.unique(steps.x[:, 2])) == {0.0, 1.0}
+        assert len(task.steps("test").x) == 8 * len(task.parts.test)
+
+
+class TestEventLogs:
+    def test_a_tree_reads_activities_attributes_and_times(self, tmp_path: Path) -> None:
+        write_log(tmp_path / "log.csv", 120, noise=False)
+        settings = ["model.hidden_size=8", "model.embedding_size=4", "model.dropout=0", "training.steps=150"]
+        settings += ["training.learning_rate=0.02", "training.average=none", "training.warmup=5"]
+        task = make("events", f"data.path={tmp_path}/log.csv", "data.attributes=kind", *settings)
+        trainer = task.trainer()
+        list(trainer.events())
+        model = trainer.evaluated
+        steps = task.steps("train")
+        assert steps.features[:3] == ("another activity", "check", "close")
+        assert "kind = small" in steps.features
+        assert steps.features[-1] == "years since 1970"
+        ages = steps.x[:, steps.features.index("log seconds since the event before")]
+        assert sorted(set(ages.round(3))) == [0.0, pytest.approx(np.log1p(86400), abs=1e-3)]
+        logs = torch.cat([said.logits for _, said in task.following(model, task.parts["train"])])
+        assert torch.allclose(steps.probabilities(model), logs.exp(), atol=1e-6)
+        tree = mimic(task, model)
+        found = judge_tree(task.steps("test"), model, tree)
+        assert found.fidelity > 0.85  # after a repair, how many there were before is not in the event itself
+        assert found.score == found.accuracy
+        assert "(end of case)" in tree.to_text()
+
+    def test_the_penalty(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("recurra.training.tree_penalty.AROUND", 3)
+        write_log(tmp_path / "log.csv", 60, noise=False)
+        settings = ["model.hidden_size=4", "model.embedding_size=4", "training.steps=50", "training.tree=0.1"]
+        task = make("events", f"data.path={tmp_path}/log.csv", *settings)
+        trainer = task.trainer()
+        list(trainer.events())
+        assert trainer.penalty is not None
+        assert trainer.penalty.is_ready
