@@ -141,7 +141,7 @@ class CellBenchmark(Result):
 
     @property
     def agrees(self) -> bool:
-        return all(each.agrees for each in (*self.results, *filter(None, [self.streaming])))
+        return all(each.agrees for each in self.results) and (self.streaming is None or self.streaming.agrees)
 
     def table(self) -> Table:
         """On a GPU time is given per step, since waiting dominates at any number of them; on a CPU, the share of the limit."""

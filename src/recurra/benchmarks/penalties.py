@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import multiprocessing
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +65,7 @@ class Point:
     surrogate_error: float | None
 
 
-COLUMNS = {
+COLUMNS: dict[str, Callable[[Point], str]] = {
     "path length": lambda point: f"{point.test['path_length']:.2f}",
     "leaves": lambda point: f"{point.test['leaves']:.1f}",
     "fidelity": lambda point: f"{point.test['fidelity']:.3f}",

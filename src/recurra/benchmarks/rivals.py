@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
@@ -85,7 +85,7 @@ def torch_runner(
 
 
 def _autograd_runner(
-    name: str, outputs: Callable[[Tensor], Tensor], parameters: dict[str, Tensor], x: Tensor, weight: Tensor
+    name: str, outputs: Callable[[Tensor], Tensor], parameters: Mapping[str, Tensor], x: Tensor, weight: Tensor
 ) -> Runner:
     x = x.detach().clone().requires_grad_()
 
