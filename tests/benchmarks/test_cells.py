@@ -8,7 +8,7 @@ import torch
 from recurra import CATALOGUE
 from recurra.benchmarks import timing
 from recurra.benchmarks.cells import CellBenchmark, CellTimes, Row, bench_cell
-from recurra.benchmarks.rivals import has_jax
+from recurra.benchmarks.rivals import why_no_jax
 from recurra.benchmarks.timing import Spread
 from recurra.engines import choose
 from recurra.engines.eager import Eager
@@ -26,7 +26,7 @@ def test_an_engine_that_gives_nan_disagrees(monkeypatch):
     assert not result.agrees
 
 
-@pytest.mark.skipif(has_jax(), reason="jax is one more runner")
+@pytest.mark.skipif(why_no_jax("cpu") is None, reason="jax is one more runner")
 def test_rounds_go_through_all_runners_in_turn(monkeypatch):
     """Interleaved: whatever the machine does meanwhile falls on each of them."""
     clock = iter(range(1000))

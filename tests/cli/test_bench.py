@@ -9,7 +9,7 @@ import torch
 
 from recurra.benchmarks import cells as benchmark
 from recurra.benchmarks import timing
-from recurra.benchmarks.rivals import has_jax
+from recurra.benchmarks.rivals import why_no_jax
 from recurra.cli.bench_cells import split
 from recurra.cli.main import run
 from recurra.engines import choose
@@ -218,7 +218,7 @@ def test_the_default_is_as_many_threads_as_torch_has(capsys):
         assert json.loads(capsys.readouterr().out)["machine"]["threads"] == 3
 
 
-@pytest.mark.skipif(not has_jax(), reason="jax is not installed")
+@pytest.mark.skipif(why_no_jax("cpu") is not None, reason="jax is not installed")
 def test_jax_agrees(capsys):
     code, found = report(capsys, "--cells", "lstm,skip,lstm_norm,clockwork", "--dtype", "float64", "--no-streaming")
     assert code == 0

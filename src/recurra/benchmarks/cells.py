@@ -11,30 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from recurra.benchmarks.loops import LOOPS
-from recurra.benchmarks.rivals import (
-    EAGER_LOOP,
-    HAND_LOOP,
-    Runner,
-    Values,
-    engine_runner,
-    jax_runner,
-    loop_runner,
-    torch_runner,
-    why_no_jax,
-)
+from recurra.benchmarks import rivals, timing
+from recurra.benchmarks.loops import STEPS
+from recurra.benchmarks.rivals import Runner, Values, engine_runner
 from recurra.benchmarks.streaming import Streaming, bench_streaming
-from recurra.benchmarks.timing import (
-    LARGE,
-    Say,
-    Spread,
-    describe_machine,
-    matrix_rate,
-    quiet,
-    show,
-    threads,
-    time_in_turn,
-)
+from recurra.benchmarks.timing import LARGE, Say, Spread, matrix_rate, quiet, show, time_in_turn
 from recurra.cells.catalogue import find_cell
 from recurra.cells.notation import Cell
 from recurra.engines.choose import ENGINES
@@ -56,7 +37,7 @@ TF32 = 2e-3
 PREFIX = 16
 """Steps that are compared before anything is timed."""
 
-SLOW = (HAND_LOOP, EAGER_LOOP)
+LOOPS = (rivals.HAND_LOOP, rivals.EAGER_LOOP)
 
 
 @dataclass(frozen=True)
@@ -98,7 +79,7 @@ class CellTimes:
         """Torch's module where there is one, else the loop."""
         timed = [row for row in self.rows if row.is_rival and row.forward]
         named = [row for row in timed if row.name.startswith("nn.")]
-        return next(iter([*named, *(row for row in timed if row.name in SLOW)]), None)
+        return next(iter([*named, *(row for row in timed if row.name in LOOPS)]), None)
 
     def times_faster(self, row: Row, what: str) -> float | None:
         """How many times as fast as the rival, in `forward` or `train`."""
@@ -216,7 +197,7 @@ class CellBenchmark(Result):
             "Forward is timed without gradients; training is forward and backward, with gradients of inputs and all weights. "
             "Before it is timed, each runner is compared with the eager engine in float64: outputs and gradients. *× rival* is "
             "how many times as fast as the rival, which is torch's module where there is one and else the loop over time: "
-            f"written by hand in PyTorch for {', '.join(LOOPS)}, the eager engine for other cells. GFLOP/s counts the "
+            f"written by hand in PyTorch for {', '.join(STEPS)}, the eager engine for other cells. GFLOP/s counts the "
             f"products, input and recurrent, and is the rate in training unless only forward was timed{limit}",
             "",
             *_markdown(self.table(), 3),
@@ -252,7 +233,7 @@ def bench_cells(
     device: str = "cpu",
     dtype: str = "float32",
     repeats: int = 15,
-    thread_count: int = 0,
+    threads: int = 0,
     forward_only: bool = False,
     loop: bool = True,
     jax: bool = True,
@@ -261,7 +242,7 @@ def bench_cells(
 ) -> CellBenchmark:
     """Time cells at sizes: see `bench_cell`. `streaming` also times an LSTM sample by sample, on a CPU.
 
-    - `thread_count`: 0 for as many as torch has.
+    - `threads`: 0 for as many as torch has.
     """
     check_device(device)
     kind = DTYPES[choose_from("dtype", dtype, DTYPES)]
@@ -273,7 +254,7 @@ def bench_cells(
     options |= {"forward_only": forward_only, "loop": loop, "jax": jax, "say": say}
     for name in engines:
         choose_from("engine", name, ENGINES)
-    with threads(thread_count) as count:
+    with timing.threads(threads) as count:
         say("a large matrix product")
         rate = matrix_rate(device, kind)
         for cell in found:
@@ -289,7 +270,7 @@ def bench_cells(
             stream = bench_streaming(repeats=repeats)
         say("a large matrix product")
         rate = max(rate, matrix_rate(device, kind))  # machines are not equally fast all the time
-        machine = describe_machine(device, count)
+        machine = timing.describe_machine(device, count)
     return CellBenchmark(machine, device, dtype, repeats, forward_only, rate, tuple(results), stream)
 
 
@@ -333,17 +314,17 @@ def bench_cell(
             makers.append((False, lambda x, w, name=name: engine_runner(layer, name, x, w)))  # type: ignore[misc]
         else:
             not_run[name] = answer.reason
-    makers.append((True, lambda x, w: torch_runner(layer, x, w)))
+    makers.append((True, lambda x, w: rivals.torch_runner(layer, x, w)))
     if device == "cuda" and dtype != torch.float16:  # the dtype in which cuDNN has its fastest kernels
         half = copy.deepcopy(layer).to(torch.float16)
-        makers.append((True, lambda x, w: torch_runner(half, x.half(), w.half(), " (float16)")))
-    missing = why_no_jax(device) if jax else "it was left out"
+        makers.append((True, lambda x, w: rivals.torch_runner(half, x.half(), w.half(), " (float16)")))
+    missing = rivals.why_no_jax(device) if jax else "it was left out"
     if missing is None:
-        makers.append((True, lambda x, w: jax_runner(layer, x, w)))
+        makers.append((True, lambda x, w: rivals.jax_runner(layer, x, w)))
     else:
         not_run["JAX scan"] = missing
     if loop:
-        makers.append((True, lambda x, w: loop_runner(layer, x, w)))
+        makers.append((True, lambda x, w: rivals.loop_runner(layer, x, w)))
 
     title = f"{cell.name} {B}x{T}x{H}"
     rows: dict[str, Row] = {}
@@ -361,7 +342,7 @@ def bench_cell(
     for what in ("forward",) if forward_only else ("forward", "train"):
         calls = {name: getattr(runner, what) for name, runner in runners.items()}
         note = f"{title}: {what}, "
-        found = time_in_turn(calls, repeats, device=device, slow=SLOW, say=lambda text, note=note: say(note + text))  # type: ignore[misc]
+        found = time_in_turn(calls, repeats, device=device, slow=LOOPS, say=lambda text, note=note: say(note + text))  # type: ignore[misc]
         for name, spread in found.items():
             rows[name] = replace(rows[name], **{what: spread * 1e3})  # type: ignore[arg-type]
     return CellTimes(cell.name, shape, forward_gflop, tuple(rows.values()), not_run)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from recurra.benchmarks.loops import find_loop
+from recurra.benchmarks.loops import has_loop, run_loop
 from recurra.cells.graph import LEAVES, NORM_EPSILON, Graph, Node, block, walk
 from recurra.cells.operations import OPERATIONS
 from recurra.engines.vendor import recognise
@@ -53,11 +53,10 @@ def engine_runner(
 
 def loop_runner(layer: Recurrent, x: Float[Tensor, "B T D"], weight: Float[Tensor, "B T H"]) -> Runner:
     """The loop over time that a person writes by hand where there is one for the cell; otherwise the eager engine."""
-    loop = find_loop(layer.cell)
-    if loop is None:
+    if not has_loop(layer.cell):
         return engine_runner(layer, "eager", x, weight, EAGER_LOOP)
     parameters = dict(layer.named_parameters())
-    return _autograd_runner(HAND_LOOP, lambda x: loop(x, *parameters.values()), parameters, x, weight)
+    return _autograd_runner(HAND_LOOP, lambda x: run_loop(layer.cell, x, *parameters.values()), parameters, x, weight)
 
 
 def torch_runner(
@@ -104,13 +103,9 @@ def _autograd_runner(
     return Runner(name, forward, train, read)
 
 
-def has_jax() -> bool:
-    return find_spec("jax") is not None
-
-
 def why_no_jax(device: str) -> str | None:
     """Why the equations cannot run under JAX on this device; none if they can."""
-    if not has_jax():
+    if find_spec("jax") is None:
         return "jax is not installed"
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # otherwise it takes most of a GPU's memory at once
     import jax
@@ -231,25 +226,7 @@ def _jax_operations() -> dict[str, Callable[..., Any]]:
     import jax
     from jax import numpy as jnp
 
-    same = (
-        "remainder",
-        "where",
-        "tanh",
-        "exp",
-        "log",
-        "sqrt",
-        "sign",
-        "floor",
-        "minimum",
-        "maximum",
-        "sin",
-        "cos",
-        "abs",
-    )
-    special = {
-        "sigmoid": jax.nn.sigmoid,
-        "relu": jax.nn.relu,
-        "softplus": jax.nn.softplus,
-        "erf": jax.scipy.special.erf,
-    }
-    return {name: getattr(jnp, name) for name in same} | special | {"clamp": jnp.clip}
+    same = ["remainder", "where", "tanh", "exp", "log", "sqrt", "sign", "floor", "minimum", "maximum", "sin", "cos"]
+    found = {name: getattr(jnp, name) for name in [*same, "abs"]}
+    found |= {name: getattr(jax.nn, name) for name in ("sigmoid", "relu", "softplus")}
+    return found | {"clamp": jnp.clip, "erf": jax.scipy.special.erf}

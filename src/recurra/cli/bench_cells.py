@@ -53,7 +53,7 @@ def cells(
             device=device,
             dtype=dtype,
             repeats=repeats,
-            thread_count=threads,
+            threads=threads,
             forward_only=forward_only,
             loop=loop,
             jax=jax,
