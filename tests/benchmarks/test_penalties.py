@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from recurra.benchmarks.penalties import PenaltySweep, Trained, average, best_possible, choose
+from recurra.benchmarks.penalties import PenaltyBenchmark, Trained, average, best_possible, choose
 from recurra.tasks.catalogue import find_recipe
 from recurra.tasks.mimic import Judged
 from recurra.tasks.settings import override
@@ -52,7 +52,7 @@ def test_the_ceiling_is_known_of_synthetic_data() -> None:
 
 def test_table_and_files(tmp_path: Path) -> None:
     runs = [trained("none", 0, 0, 0.95, 3.5), trained("tree", 0.05, 0, 0.94, 1.5)]
-    sweep = PenaltySweep("tag", "AUC", 0.97, {"none": 0, "tree": 0.05}, tuple(average(runs)), tuple(runs))
+    sweep = PenaltyBenchmark("tag", "AUC", 0.97, {"none": 0, "tree": 0.05}, tuple(average(runs)), tuple(runs))
     assert [row[:4] for row in sweep.table().rows] == [["none", "0", "*", "0.9500"], ["tree", "0.05", "*", "0.9400"]]
     assert str(sweep).endswith("best possible (Bayes): 0.9700")
     assert set(sweep.to_json()) == {"recipe", "score", "best_possible", "chosen", "points", "runs"}

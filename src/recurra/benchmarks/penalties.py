@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from recurra.benchmarks.timing import Say, quiet
+from recurra.errors import OptionError
 from recurra.models.decision_tree import find_grower
 from recurra.plots.penalties import Spot, plot_penalties
 from recurra.results import Result, Table
@@ -79,7 +80,7 @@ COLUMNS: dict[str, Callable[[Point], str]] = {
 
 
 @dataclass(frozen=True)
-class PenaltySweep(Result):
+class PenaltyBenchmark(Result):
     """All penalties at all strengths with all seeds.
 
     - `score`: the name of what networks are compared by. `best_possible`: that of the Bayes-optimal model, where it is known.
@@ -122,7 +123,9 @@ class PenaltySweep(Result):
             )
             for point in self.points
         ]
-        plot_penalties(spots, Path(file or "penalties"), score=self.score, ceiling=self.best_possible)
+        if file is None:
+            raise OptionError("the plot of a sweep needs a file: plot('penalties').")
+        plot_penalties(spots, Path(file), score=self.score, ceiling=self.best_possible)
 
     def save(self, folder: Path) -> None:
         """`penalties` as pictures, `.json` and `.csv`."""
@@ -139,7 +142,7 @@ def sweep_penalties(
     seeds: Sequence[int],
     workers: int = 1,
     say: Say = quiet,
-) -> PenaltySweep:
+) -> PenaltyBenchmark:
     """Train a network without a penalty, and one for each penalty (`l1`, `l2`, `tree`) and strength; with every seed."""
     find_grower()  # a missing extra is reported before anything is trained
     score = score_name(len(begin(recipe).steps("valid").classes))
@@ -159,7 +162,7 @@ def sweep_penalties(
         )
     points = average(runs)
     chosen = {name: point.strength for name, point in choose(points).items()}
-    return PenaltySweep(recipe.name, score, best_possible(recipe, seeds), chosen, tuple(points), tuple(runs))
+    return PenaltyBenchmark(recipe.name, score, best_possible(recipe, seeds), chosen, tuple(points), tuple(runs))
 
 
 def _train_all(jobs: Sequence[tuple[Settings, str, float]], workers: int) -> Iterator[Trained]:

@@ -14,10 +14,10 @@ from recurra.training.tree_penalty import Steps
 
 @dataclass(frozen=True)
 class Judged:
-    """A network and the tree that mimics it, on one part of the data.
+    """A network and the tree distilled from it, on one part of the data.
 
     - `score`: of the network, by `score_name`. `accuracy`: of the network too; `tree_accuracy`: of the tree, against the truth.
-    - `fidelity`: how often the tree says what the network says. `path_length`: how many questions it asks on average.
+    - `fidelity`: how often the tree predicts what the network predicts. `path_length`: how many questions it asks on average.
     """
 
     score: float
@@ -29,7 +29,7 @@ class Judged:
 
 
 def mimic(task: Task[Any], model: Any, *, min_leaf: int = MIN_LEAF, prune: bool = False) -> DecisionTree:
-    """The tree that says what a model says of its training data; with `prune`, only branches that validation data confirms."""
+    """The tree that predicts what a model predicts on its training data; `prune` keeps branches that validation data confirm."""
     tree = task.steps("train").mimic(model, min_leaf)
     if not prune:
         return tree
