@@ -27,7 +27,7 @@ def mimic(
 ) -> None:
     """Tree regularization beside L1 and L2: the score over the path length of the tree that mimics the network."""
     from recurra.models.decision_tree import find_grower
-    from recurra.plots.dynamics import find_matplotlib
+    from recurra.plots.figure import find_matplotlib
     from recurra.tasks.catalogue import begin, find_recipe
     from recurra.tasks.mimic import score_name, sweep_penalties
     from recurra.tasks.settings import override
@@ -59,7 +59,7 @@ def write_sweep(
     plan: Settings, runs: Sequence[Trained], score: str, out: Path
 ) -> tuple[dict[str, Any], list[str], list[list[str]]]:
     """The picture, and all numbers as JSON and as a table; the numbers, and the table's columns and rows."""
-    from recurra.plots.penalties import Spot, plot_penalties
+    from recurra.analysis.penalties import PenaltyPoint, PenaltySweep
     from recurra.runs.disk import replace_file, to_json
     from recurra.tasks.mimic import average, best_possible, choose
 
@@ -67,7 +67,7 @@ def write_sweep(
     chosen = choose(points)
     ceiling = best_possible(plan, sorted({run.seed for run in runs}))
     spots = [
-        Spot(
+        PenaltyPoint(
             point.penalty,
             point.strength,
             point.test["path_length"],
@@ -78,7 +78,7 @@ def write_sweep(
         )
         for point in points
     ]
-    plot_penalties(spots, out / "penalties", score=score, ceiling=ceiling)
+    PenaltySweep(spots, score, ceiling).plot(out / "penalties")
     found = {
         "recipe": plan.name,
         "score": score,
