@@ -74,7 +74,7 @@ def test_a_state_that_reaches_no_known_attractor_has_no_label() -> None:
 
 def test_a_trajectory_starts_where_it_is_told() -> None:
     _, F = elman_with(torch.eye(2, dtype=torch.float64), "linear")
-    path = trajectory(F, torch.ones(2, dtype=torch.float64), torch.zeros(4, 1))
+    path = trajectory(F, torch.ones(2, dtype=torch.float64), torch.zeros(4, 1)).states
     assert path.shape == (5, 2)
     assert torch.equal(path, torch.ones(5, 2, dtype=torch.float64))
 

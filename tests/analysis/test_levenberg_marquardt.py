@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from recurra.analysis.levenberg_marquardt import damped_step
+from recurra.analysis.levenberg_marquardt import levenberg_marquardt_step
 
 N, H = 5, 4
 
@@ -28,9 +28,13 @@ def test_it_solves_its_equations(place: int | None, damping: float) -> None:
         A[0, :, place * H] = 0  # a unit that nothing depends on
     weights = torch.full((N,), damping, dtype=torch.float64)
     expected = plain(A, G, weights)
-    torch.testing.assert_close(damped_step(A, G, weights, local), expected, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(levenberg_marquardt_step(A, G, weights, local), expected, rtol=1e-6, atol=1e-9)
 
 
 def test_what_cannot_be_computed_is_not_a_number() -> None:
     A = torch.full((1, H, H), torch.nan, dtype=torch.float64)
-    assert bool(damped_step(A, torch.ones(1, H, dtype=torch.float64), torch.ones(1, dtype=torch.float64)).isnan().all())
+    assert bool(
+        levenberg_marquardt_step(A, torch.ones(1, H, dtype=torch.float64), torch.ones(1, dtype=torch.float64))
+        .isnan()
+        .all()
+    )

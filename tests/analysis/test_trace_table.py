@@ -82,7 +82,7 @@ def test_as_csv_and_as_a_page() -> None:
 
 def test_what_makes_no_table() -> None:
     model = trained("elman")
-    with pytest.raises(OptionError, match="at least two symbols"):
+    with pytest.raises(OptionError, match="at least two tokens"):
         trace_table(model, [0], NAMES)
     with pytest.raises(OptionError, match="layer must be 0 to 0"):
         trace_table(model, SENTENCE, NAMES, 1)

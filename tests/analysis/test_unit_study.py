@@ -28,7 +28,7 @@ def test_a_symbol_has_the_label_of_its_last_character(kind: str) -> None:
     text = "f('é', \"b c\")  # d\n" * 3
     tokenizer = build_tokenizer(kind, [text], max_size=300 if kind == "bpe" else None)
     reading = read_texts(tokenizer, [text], python_labels)
-    assert "".join(reading.symbols(0)) == text[: int(reading.spans[0][-1])]
+    assert "".join(reading.tokens(0)) == text[: int(reading.spans[0][-1])]
     values = reading.labels["inside-comment"].tolist()
     assert len(values) == int(reading.lengths[0]) == len(tokenizer.encode(text)) - 1
     for end, value in zip(reading.spans[0].tolist(), values, strict=True):
@@ -41,7 +41,7 @@ def test_sequences_have_a_start_that_reads_nothing() -> None:
     assert reading.inputs[0].tolist() == [tokenizer.start, 1, 2]
     assert reading.targets[1, :2].tolist() == [2, tokenizer.end]
     assert reading.lengths.tolist() == [3, 2]
-    assert reading.symbols(0) == ["", "a", "b"]
+    assert reading.tokens(0) == ["", "a", "b"]
 
 
 def test_given_labels_go_with_their_piece() -> None:

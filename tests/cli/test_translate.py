@@ -120,7 +120,7 @@ class TestRefused:
             (["1+2", "--length", "soon"], "predicted or drawn"),
             (["1+2", "--length", "0"], "predicted or drawn"),
             (["--attention", "map.svg"], "give the text"),
-            (["1+2", "--attention", "map.pdf"], ".png or .svg"),
+            (["1+2", "--attention", "map.gif"], ".svg, .png or .pdf"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )

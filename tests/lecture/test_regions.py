@@ -23,7 +23,6 @@ from recurra.lecture.regions import (
     upper_bound,
 )
 from recurra.models.feedforward import basis_expansion, convolutional, linear_classifier, multilayer
-from recurra.plots.dynamics import plot_regions
 
 widths = st.lists(st.integers(1, 4), min_size=1, max_size=3).filter(lambda each: sum(each) <= 7)
 
@@ -362,7 +361,8 @@ class TestTrainedModels:
         network = random_network(2, [5, 4], 0, outputs=3)
         window = regions_on_plane(network, (-1, -1), (1, 1))
         x, labels = torch.randn(20, 2), torch.arange(20) % 3
-        plot_regions(window, network, tmp_path / "cells", points=x, labels=labels, classes=("a", "b", "c"))
+        options = {"points": x, "labels": labels, "classes": ("a", "b", "c")}
+        window.plot(tmp_path / "cells", network=network, **options)
         assert {each.name for each in tmp_path.iterdir()} == {
             "cells.svg",
             "cells.png",

@@ -1,4 +1,4 @@
-"""Machines on paper: every state and every way is there, and no two labels lie on each other."""
+"""Machines on paper: every state and every edge is there, and no two labels lie on each other."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from recurra.analysis.automata.finite import Moore
+from recurra.analysis.automata.finite import Moore, shown
 from recurra.analysis.automata.weighted import Weighted
 from recurra.errors import OptionError
 from recurra.plots.automaton import (
@@ -15,12 +15,10 @@ from recurra.plots.automaton import (
     LINE,
     NOWHERE,
     WRITERS,
-    shown,
-    state_names,
+    edges,
     to_dot,
     to_mermaid,
     to_svg,
-    ways,
     write_machine,
 )
 from recurra.tasks.memory import MACHINES
@@ -29,21 +27,21 @@ ODD = Moore(("0", "1"), ((0, 1), (1, 0)), ("even", "odd"))
 WASHING = MACHINES["washing-machine"]()[2]
 
 
-def test_states_that_say_the_same_are_numbered() -> None:
-    assert state_names(ODD) == ["even", "odd"]
-    names = state_names(WASHING)
+def test_states_with_the_same_output_are_numbered() -> None:
+    assert ODD.state_names() == ["even", "odd"]
+    names = WASHING.state_names()
     assert len(set(names)) == 13
     assert {"Off", "Soak 1", "Soak 3", "Dry"} <= set(names)
 
 
-def test_symbols_that_lead_alike_are_one_way() -> None:
-    assert [(way.start, way.to, way.label) for way in ways(ODD)] == [
+def test_symbols_that_lead_alike_are_one_edge() -> None:
+    assert [(edge.start, edge.to, edge.label) for edge in edges(ODD)] == [
         (0, 0, "0"),
         (0, 1, "1"),
         (1, 1, "0"),
         (1, 0, "1"),
     ]
-    idle = [way.label for way in ways(WASHING) if way.start == 1]
+    idle = [edge.label for edge in edges(WASHING) if edge.start == 1]
     assert idle == ["any other", "Power", "Program 1, Program 2", "Program 3, Program 4", "Program 5, Program 6"]
 
 
@@ -58,9 +56,9 @@ def test_symbols_that_cannot_be_seen_are_quoted() -> None:
     ]
 
 
-def test_ways_that_are_not_known_are_not_any_other() -> None:
+def test_edges_that_are_not_known_are_not_any_other() -> None:
     some = Moore(("a", "b", "c", "d", "e", "f", "g"), ((0, 0, 0, 0, -1, -1, -1),), ("x",))
-    assert [(way.to, way.label) for way in ways(some)] == [(0, "any other known"), (-1, "e, f, g")]
+    assert [(edge.to, edge.label) for edge in edges(some)] == [(0, "any other known"), (-1, "e, f, g")]
 
 
 WEIGHTED = Weighted(
@@ -72,9 +70,9 @@ WEIGHTED = Weighted(
 )
 
 
-def test_of_a_weighted_automaton_the_likely_ways_are_drawn() -> None:
-    assert state_names(WEIGHTED) == ["0: start", "1: after a, b, c (100%)"]
-    assert [(way.start, way.to, way.label) for way in ways(WEIGHTED)] == [
+def test_of_a_weighted_automaton_the_likely_edges_are_drawn() -> None:
+    assert WEIGHTED.state_names() == ["0: start", "1: after a, b, c (100%)"]
+    assert [(edge.start, edge.to, edge.label) for edge in edges(WEIGHTED)] == [
         (0, 1, "a 0.40, b 0.30, c 0.10, d 0.05, e 0.04, f 0.03"),
         (0, NOWHERE, "3 others 0.08"),
         (1, NOWHERE, "end 0.50"),
@@ -88,7 +86,7 @@ def test_of_a_weighted_automaton_the_likely_ways_are_drawn() -> None:
 
 def test_dot_and_mermaid() -> None:
     assert '0 -> 1 [label="1"];' in to_dot(ODD)
-    assert to_dot(WASHING).count("->") == 1 + len(ways(WASHING))
+    assert to_dot(WASHING).count("->") == 1 + len(edges(WASHING))
     assert 's0 --> s1: 1' in to_mermaid(ODD)  # fmt: skip
     quoted = Moore(('"', "\\"), ((0, 0),), ("a:b",))
     assert '[label="\\", \\\\"]' in to_dot(quoted)
@@ -108,7 +106,7 @@ def boxes(svg: str) -> list[tuple[float, float, float, float]]:
 def test_no_label_lies_on_another_or_under_a_line(machine: Moore | Weighted) -> None:
     svg = to_svg(machine)
     labels = boxes(svg)
-    assert len(labels) == machine.size + len(ways(machine))
+    assert len(labels) == machine.size + len(edges(machine))
     for k, (a, b, c, d) in enumerate(labels):
         assert all(b <= e or f <= a or d <= g or h <= c for e, f, g, h in labels[k + 1 :])
     for begin, at, x, end, back in re.findall(r"M(\S+) (\S+)H(\S+)V(\S+)H(\S+?)\"", svg):

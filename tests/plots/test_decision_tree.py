@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from recurra.analysis.penalties import PenaltyPoint, PenaltySweep
 from recurra.models.decision_tree import grow_tree
-from recurra.plots.decision_tree import DRAWN, places, plot_decision_tree
-from recurra.plots.penalties import Spot, plot_penalties
+from recurra.plots.decision_tree import DRAWN, places
 from tests.models.test_decision_tree import full_tree
 
 
@@ -26,7 +26,7 @@ def test_trees_of_any_size_are_drawn_on_both_grounds(leaves: int, tmp_path: Path
     x = np.arange(leaves, dtype=float)[:, None]
     tree = grow_tree(x, np.arange(leaves) % 2, ["price in $"], ["a $ b", "c"], min_leaf=1)
     assert tree.leaves == leaves
-    plot_decision_tree(tree, tmp_path / "tree", "title")
+    tree.plot(tmp_path / "tree", title="title")
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         "tree-dark.png",
         "tree-dark.svg",
@@ -36,7 +36,7 @@ def test_trees_of_any_size_are_drawn_on_both_grounds(leaves: int, tmp_path: Path
 
 
 def test_a_sweep_without_a_known_ceiling(tmp_path: Path) -> None:
-    spots = [Spot("none", 0, 3.0, 0.0, 0.9, 0.0, True), Spot("tree", 0.1, 1.0, 0.2, 0.89, 0.01, False)]
-    plot_penalties(spots, tmp_path / "sweep", score="accuracy")
-    plot_penalties(spots, tmp_path / "again", score="accuracy")
+    points = [PenaltyPoint("none", 0, 3.0, 0.0, 0.9, 0.0, True), PenaltyPoint("tree", 0.1, 1.0, 0.2, 0.89, 0.01, False)]
+    for name in ("sweep", "again"):
+        PenaltySweep(points, "accuracy").plot(tmp_path / name)
     assert (tmp_path / "sweep.png").read_bytes() == (tmp_path / "again.png").read_bytes()

@@ -15,7 +15,7 @@ def test_labels_of_points_that_lie_together_stand_apart() -> None:
     axis.set(xlim=(0, 1), ylim=(0, 1))
     places = 0.9 + 0.02 * np.random.default_rng(0).standard_normal((8, 2))
     axis.scatter(*places.T)
-    room = Room(figure, axis)
+    room = Room(axis)
     room.keep_free(places)
     for k, place in enumerate(places):
         room.write(f"state {k}", [place], fontsize=10)

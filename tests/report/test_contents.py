@@ -13,10 +13,11 @@ import pytest
 import torch
 
 from recurra.cli.main import run
-from recurra.report import attractors, contents, gradients
+from recurra.report import attractors, contents
 from recurra.report.contents import write_report
 from recurra.report.page import Figure, Section
 from recurra.report.subject import open_subject
+from recurra.results import Result
 from recurra.runs.checkpoint import Checkpoint
 from recurra.runs.folder import RunFolder
 from recurra.tasks.catalogue import RECIPES as CATALOGUE
@@ -74,15 +75,12 @@ def read(report: Path) -> Page:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures are drawn in other tests: here an empty one stands for each, and planes are coarse."""
 
-    def draw(*given: Any, **options: Any) -> None:
-        file = next(each for each in given if isinstance(each, Path))
+    def draw(result: Result, file: Path, **options: Any) -> None:
         file.parent.mkdir(exist_ok=True)
         for ground in ("", "-dark"):
             file.with_name(f"{file.name}{ground}.svg").write_text("<svg/>")
 
-    for room, names in ((gradients, ("gradients", "spectrum")), (attractors, ("field", "automaton"))):
-        for name in names:
-            monkeypatch.setattr(room, f"plot_{name}", draw)
+    monkeypatch.setattr(Result, "plot", draw)
     monkeypatch.setattr(attractors, "basins", partial(attractors.basins, size=20, steps=200))
     monkeypatch.setattr(attractors, "ends_of_plane", partial(attractors.ends_of_plane, size=8, steps=50))
 

@@ -276,4 +276,4 @@ class TestRefusals:
         write("one.csv", [["load", "sun"], [1, 2]])
         assert "1 steps are known" in refused(["forecast", "run", "--data", "one.csv"], capsys)
         assert "--window" in refused(["evaluate", "run", "--window", "3"], capsys)
-        assert ".png or .svg" in refused(["forecast", "run", "--plot", "next.pdf"], capsys)
+        assert ".svg, .png or .pdf" in refused(["forecast", "run", "--plot", "next.gif"], capsys)

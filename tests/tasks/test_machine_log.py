@@ -88,7 +88,7 @@ def test_only_what_is_seen_is_read(recipe: str, seen: str) -> None:
     assert list(made.code.values) == [seen]
     truth = made.reading(made.untrained_model()).truth
     assert truth is not None
-    assert set(truth.says) <= set(made.code.values[seen])
+    assert set(truth.outputs) <= set(made.code.values[seen])
     assert truth.symbols[0].startswith(f"{made.code.values[seen][1]} · ")
 
 

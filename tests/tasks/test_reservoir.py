@@ -188,7 +188,7 @@ class TestCommandLine:
         assert "90 steps are known, fewer than the washout of 100" in refused(
             ["forecast", "run", "--data", "short.csv"], capsys
         )
-        assert ".png or .svg" in refused(["forecast", "run", "--data", "part.csv", "--plot", "next.pdf"], capsys)
+        assert ".svg, .png or .pdf" in refused(["forecast", "run", "--data", "part.csv", "--plot", "next.gif"], capsys)
 
 
 class TestRefusals:

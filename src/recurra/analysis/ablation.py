@@ -16,7 +16,7 @@ from recurra.types import Float, Int
 
 @dataclass(frozen=True)
 class Ablation:
-    """By how many nats per symbol the loss rises with a unit held at `value`: where a label holds, and where it does not."""
+    """By how many nats per token the loss rises with a unit held at `value`: where a label holds, and where it does not."""
 
     unit: Unit
     value: float

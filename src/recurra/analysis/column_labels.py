@@ -14,7 +14,7 @@ from recurra.data.text import read_documents
 from recurra.errors import DataError, OptionError, nearest
 
 PIECES = "text"
-"""The column that says which piece of the text a row is for."""
+"""The column with the part of the text that a row is for."""
 _NAMED = re.compile(r"(?P<file>.+\.(?:csv|tsv)(?:\.gz)?):(?P<column>.+)")
 
 
@@ -24,7 +24,7 @@ def is_column(named: str) -> bool:
 
 
 def column_name(named: str) -> str:
-    """What the label is called: its column, with the value if one is asked for."""
+    """The name of the label: its column, with the value if one is asked for."""
     found = _NAMED.fullmatch(named)
     assert found is not None
     return found["column"]
@@ -68,7 +68,7 @@ def read_column(named: str, texts: Sequence[str]) -> list[Values]:
     elif len(values) != len(whole):
         raise DataError(
             f"{path} has {len(values):,} rows below the first, but the text has {len(whole):,} characters. Give a row for each "
-            f"character, or a column {PIECES!r} that says which piece of the text a row is for."
+            f"character, or a column {PIECES!r} with the part of the text that a row is for."
         )
     return np.split(values, np.cumsum([len(text) for text in texts])[:-1])
 

@@ -1,15 +1,17 @@
-"""The echo state property: what a network started from fades, and its state becomes an echo of its input alone."""
+"""The echo state property: the initial state fades, and the state becomes a function of the input alone."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from recurra.errors import OptionError
 from recurra.layers.recurrent import Recurrent
+from recurra.results import Result
 from recurra.types import Float
 
 FLOOR = 1e-13
@@ -17,7 +19,7 @@ FLOOR = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
-class Echo:
+class Echo(Result):
     """Whether, and how fast, two starts come together under the same input.
 
     - `distances`: between the states after each step, as a share of the first.
@@ -38,13 +40,19 @@ class Echo:
         return float(self.distances[-1]) < 1e-3
 
     def __str__(self) -> str:
-        said = "come together" if self.holds else "do not come together"
+        ends = "come together" if self.holds else "do not come together"
         certain = "" if self.bound is None or self.bound >= 1 else "; under every input, since the bound is below 1"
         bound = "unknown" if self.bound is None else f"{self.bound:.3g}"
         return (
-            f"two starts {said}: ×{self.rate:.4g} a step, {float(self.distances[-1]):.1e} left after "
+            f"two starts {ends}: ×{self.rate:.4g} a step, {float(self.distances[-1]):.1e} left after "
             f"{len(self.distances)}{certain} (spectral radius {self.radius:.3g}, bound {bound})"
         )
+
+    def to_json(self) -> dict[str, Any]:
+        return {"holds": self.holds} | super().to_json()
+
+    def arrays(self) -> dict[str, Tensor]:
+        return {"distances": self.distances}
 
 
 @torch.no_grad()

@@ -7,6 +7,7 @@ through three points.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from torch import Tensor
 from recurra.analysis.gradients import lyapunov_spectrum
 from recurra.analysis.jacobians import StepMap
 from recurra.errors import OptionError
+from recurra.results import Result
 from recurra.types import Float
 
 
@@ -80,8 +82,8 @@ def frame(places: Float[Tensor, "N 2"], margin: float = 0.15) -> tuple[Float[Ten
     return middle - half, middle + half
 
 
-@dataclass(frozen=True)
-class VectorField:
+@dataclass(frozen=True, eq=False)
+class VectorField(Result):
     """At each place of a grid, the move of one step as it is seen in the plane, and the speed in the full space."""
 
     plane: Plane
@@ -89,6 +91,16 @@ class VectorField:
     moves: Float[Tensor, "N 2"]
     speed: Float[Tensor, " N"]
     size: int
+
+    def __str__(self) -> str:
+        slowest, fastest = float(self.speed.min()), float(self.speed.max())
+        return f"{self.size} × {self.size} places of a plane, speed {slowest:.3g} to {fastest:.3g}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"size": self.size, "axes": list(self.plane.names), "slowest": float(self.speed.min())}
+
+    def arrays(self) -> dict[str, Tensor]:
+        return {"places": self.places, "moves": self.moves, "speed": self.speed}
 
 
 @torch.no_grad()
@@ -102,8 +114,8 @@ def vector_field(
     return VectorField(plane, places, plane.project(after) - places, (after - states).square().sum(1) / 2, size)
 
 
-@dataclass(frozen=True)
-class Basins:
+@dataclass(frozen=True, eq=False)
+class Basins(Result):
     """Which attractor each place of a grid ends at: its number, or −1 where it ends at none of them."""
 
     plane: Plane
@@ -115,6 +127,16 @@ class Basins:
     def share(self) -> float:
         """The part of the grid that ends at a known attractor."""
         return float((self.labels >= 0).float().mean())
+
+    def __str__(self) -> str:
+        return f"{100 * self.share:.1f} % of the plane ends at a known attractor."
+
+    def to_json(self) -> dict[str, Any]:
+        shares = [float((self.labels == k).float().mean()) for k in range(int(self.labels.max()) + 1)]
+        return {"share": self.share, "attractors": shares}
+
+    def arrays(self) -> dict[str, Tensor]:
+        return {"places": self.places, "labels": self.labels}
 
 
 @torch.no_grad()
@@ -178,7 +200,7 @@ def basins(
 def ends_of_plane(
     F: StepMap, x: Float[Tensor, " D"], plane: Plane, low: Tensor, high: Tensor, *, size: int = 40, steps: int = 1000
 ) -> Float[Tensor, "N S"]:
-    """Where a coarse grid of the plane comes to: one state for each place that they come together at.
+    """The different states at which the places of a coarse grid end after `steps` steps.
 
     Attractors that the network never visits have basins too; a search for fixed points that starts here finds them.
     """
@@ -189,17 +211,30 @@ def ends_of_plane(
     return rounded.unique(dim=0) * 1e-3  # type: ignore[no-any-return]
 
 
-@torch.no_grad()
-def trajectory(F: StepMap, s: Float[Tensor, " S"], inputs: Float[Tensor, "T D"]) -> Float[Tensor, "T1 S"]:
+@dataclass(frozen=True, eq=False)
+class Trajectory(Result):
     """The state before the first input and after each one."""
+
+    states: Float[Tensor, "T1 S"]
+
+    def __str__(self) -> str:
+        return f"{len(self.states) - 1} steps of a state of {self.states.shape[1]} numbers"
+
+    def arrays(self) -> dict[str, Tensor]:
+        return {"states": self.states}
+
+
+@torch.no_grad()
+def trajectory(F: StepMap, s: Float[Tensor, " S"], inputs: Float[Tensor, "T D"]) -> Trajectory:
+    """Follow the state along some inputs."""
     found = [s]
     for x in inputs.to(F.dtype):
         found.append(F(found[-1][None], x[None])[0])
-    return torch.stack(found)
+    return Trajectory(torch.stack(found))
 
 
-@dataclass(frozen=True)
-class Settling:
+@dataclass(frozen=True, eq=False)
+class Settling(Result):
     """Where free runs under a frozen input end up.
 
     `kind`: `fixed point`, `cycle of period p`, `limit cycle`, `chaos`, `unbounded` or `still moving`.
@@ -209,12 +244,16 @@ class Settling:
     state: Float[Tensor, " S"]
     exponents: Float[Tensor, " M"]
 
+    def __str__(self) -> str:
+        exponents = ", ".join(f"{value:.4g}" for value in self.exponents.tolist())
+        return self.kind + (f" (largest Lyapunov exponents {exponents})" if exponents else "")
+
 
 @torch.no_grad()
 def settle(
     F: StepMap, x: Float[Tensor, " D"], s: Float[Tensor, " S"], *, steps: int = 5000, period: int = 32
 ) -> Settling:
-    """Run until it settles, and say into what: by what comes back, and by the two largest Lyapunov exponents."""
+    """Run until it settles, and classify where: by the first state that recurs, and by the two largest Lyapunov exponents."""
     frozen = x.to(F.dtype)[None]
     none = torch.zeros(0, dtype=F.dtype)
     s = s.to(F.dtype)[None]

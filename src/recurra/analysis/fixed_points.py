@@ -6,15 +6,18 @@ not zero. They are different things, and are reported apart; starts that end at 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from recurra.analysis.jacobians import StepMap
-from recurra.analysis.levenberg_marquardt import damped_step
+from recurra.analysis.levenberg_marquardt import levenberg_marquardt_step
 from recurra.errors import OptionError, ShapeError
+from recurra.results import Result, Table
 from recurra.types import Float
 
 MARGINAL = 1e-3
@@ -23,10 +26,10 @@ SAME = 1e-6
 """Points closer than this, relative to their size, are one."""
 
 MOST = 256
-"""How many different fixed points are described; beyond that they are a line or a plane of them."""
+"""A search stops to describe new fixed points after so many: more are a continuum of them."""
 
 NUMBERS = 2**23
-"""How many numbers the Jacobians hold that are worked on at a time: 64 MB."""
+"""Jacobians are computed in chunks of at most so many numbers: 64 MB."""
 
 Map = Callable[[Tensor], Tensor]
 MapWithSlope = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -88,13 +91,15 @@ class SlowPoint:
     eigenvalues: Tensor
 
 
-@dataclass(frozen=True)
-class FixedPoints:
+@dataclass(frozen=True, eq=False)
+class FixedPoints(Result):
     """What a search found, and what it did not.
 
     - `points`, `cycles`, `slow`; `unconverged`: how many starts ended at none of them.
     - `tolerance`, `iterations`, `starts`: what the search was given.
     - `is_bounded`: whether large states are mapped inward, so that the index theorem applies.
+    - `input`: the name of the frozen input. `names`: what the network outputs at each of `points`. Whoever knows them adds them:
+      `replace(found, input="e", names=names)`.
     """
 
     points: list[FixedPoint]
@@ -105,6 +110,8 @@ class FixedPoints:
     tolerance: float
     is_bounded: bool
     cycles: list[FixedPoint] = field(default_factory=list)
+    input: str = ""
+    names: Sequence[str] = ()
 
     @property
     def attractors(self) -> list[FixedPoint]:
@@ -141,16 +148,61 @@ class FixedPoints:
         return bool(spread[:2].sum() > 0.9 * spread.sum())
 
     def __str__(self) -> str:
-        kinds: dict[str, int] = {}
-        for point in self.points:
-            kinds[str(point)] = kinds.get(str(point), 0) + 1
+        kinds = Counter(map(str, self.points))
         found = ", ".join(f"{count} × {kind}" for kind, count in sorted(kinds.items())) or "none"
         more = f"; {len(self.cycles)} cycle(s)" if self.cycles else ""
         line = "; they form a line attractor" if self.line_attractor else ""
+        held = f"input {self.input}: " if self.input else ""
         return (
-            f"{len(self.points)} fixed point(s): {found}{more}; {len(self.slow)} slow point(s){line}; "
+            f"{held}{len(self.points)} fixed point(s): {found}{more}; {len(self.slow)} slow point(s){line}; "
             f"{self.unconverged} of {self.starts} starts unconverged. Completeness {self.completeness}."
         )
+
+    def _rows(self) -> list[dict[str, Any]]:
+        names = [*self.names, *[""] * len(self.points + self.cycles)]
+        return [
+            {
+                "says": name,
+                "kind": str(point),
+                "index": point.index,
+                "residual": point.residual,
+                "largest_eigenvalue": float(point.eigenvalues[0].abs()),
+                "starts": point.starts,
+                "is_far": point.is_far,
+                "period": point.period,
+            }
+            for name, point in zip(names, (*self.points, *self.cycles), strict=False)
+        ]
+
+    def table(self) -> Table:
+        columns = ("kind", "largest |λ|", "residual", "starts", *(["output"] if self.names else []))
+        rows = [
+            (
+                row["kind"],
+                f"{row['largest_eigenvalue']:.4g}",
+                f"{row['residual']:.1e}",
+                str(row["starts"]),
+                *([row["says"]] if self.names else []),
+            )
+            for row in self._rows()
+        ]
+        return Table(columns, rows, str(self))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "input": self.input,
+            "points": self._rows(),
+            "slow_points": len(self.slow),
+            "unconverged": self.unconverged,
+            "starts": self.starts,
+            "completeness": self.completeness,
+            "line_attractor": self.line_attractor,
+            "summary": str(self),
+        }
+
+    def arrays(self) -> dict[str, Tensor]:
+        states = [point.state for point in (*self.points, *self.cycles)]
+        return {"states": torch.stack(states) if states else torch.empty(0, 0)}
 
 
 def find_fixed_points(
@@ -178,7 +230,7 @@ def find_fixed_points(
     if visited.ndim != 2 or visited.shape[1] != F.size or not len(visited):
         raise ShapeError(f"visited must be states [M, {F.size}]; got {list(visited.shape)}.")
     if not bool(torch.isfinite(visited).all()):
-        raise ShapeError("the visited states are not all numbers: the network has diverged, or a weight is NaN.")
+        raise ShapeError("the visited states are not all finite: the network diverged, or a weight is NaN.")
     if starts < 1 or period < 1:
         raise OptionError(f"starts and period must be at least 1; got {starts} and {period}.")
     visited = visited.to(F.dtype)
@@ -342,7 +394,7 @@ class _Search:
             if not bool(close.any()):
                 break
             part = s[close]
-            move = _by_pieces(self._newton, part)
+            move = _in_chunks(self._newton, part)
             tried = torch.where(torch.isfinite(move).all(1, keepdim=True), part + move, part)
             new = (self.value(tried) - tried).abs().amax(1)
             # Newton may leave for a point far away: only small moves are a polish
@@ -408,10 +460,10 @@ def _merged(found: Tensor) -> list[tuple[Tensor, int]]:
     return kept
 
 
-def _by_pieces(move: Callable[..., Tensor], *rows: Tensor) -> Tensor:
-    """`move` of some rows at a time: only so many Jacobians are held at once."""
+def _in_chunks(move: Callable[..., Tensor], *rows: Tensor) -> Tensor:
+    """`move` of some rows at a time: memory holds only so many Jacobians at once."""
     size = max(1, NUMBERS // rows[0].shape[1] ** 2)
-    return torch.cat([move(*piece) for piece in zip(*(each.split(size) for each in rows), strict=True)])
+    return torch.cat([move(*chunk) for chunk in zip(*(each.split(size) for each in rows), strict=True)])
 
 
 @torch.no_grad()
@@ -428,12 +480,12 @@ def _levenberg_marquardt(
     def move(part: Tensor, weight: Tensor) -> Tensor:
         after, A = both(part)
         A.diagonal(dim1=1, dim2=2).sub_(1)
-        return damped_step(A, after - part, weight, local)
+        return levenberg_marquardt_step(A, after - part, weight, local)
 
     for _ in range(iterations):
         part = s[active]
         q = (value(part) - part).square().sum(1)
-        moved = _by_pieces(move, part, damping[active])
+        moved = _in_chunks(move, part, damping[active])
         tried = torch.where(torch.isfinite(moved), part + moved, part)
         new_q = (value(tried) - tried).square().sum(1)
         better = new_q < q

@@ -7,8 +7,10 @@ Norms are kept as logarithms, so that a thousand steps neither underflow nor ove
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,10 +19,11 @@ from recurra.analysis.jacobians import StepMap
 from recurra.cells.graph import make
 from recurra.errors import OptionError, ShapeError, choose_from
 from recurra.layers.recurrent import Recurrent
+from recurra.results import Result, Table, to_plain
 from recurra.types import Float
 
 HOLDS = 1e-3
-"""A slope of the log norm smaller than this, per step, is called holding: a factor of e in a thousand steps."""
+"""A gradient holds if the slope of its log norm is smaller than this, per step: a factor of e in a thousand steps."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Verdict:
             case "explodes":
                 return f"explodes: doubles every {math.log(2) / self.slope:.3g} steps"
             case "undefined":
-                return "cannot be told: the state is not a number"
+                return "is undefined: the state is NaN"
         if math.isinf(self.slope):
             return "vanishes at once: the next state does not depend on this one"
         return f"vanishes with a half-life of {self.half_life:.3g} steps"
@@ -68,7 +71,7 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class GradientFlow:
+class GradientFlow(Result):
     """How gradients go back through time along one trajectory.
 
     - `lags`: k = 0 … K. `state`: log ‖∂s_t/∂s_{t−k}‖₂ (the largest singular value), the mean over starting points t.
@@ -91,7 +94,7 @@ class GradientFlow:
 
     @property
     def verdict(self) -> Verdict:
-        """On the network as a whole: the norm of the product of Jacobians."""
+        """Of the network as a whole: the norm of the product of Jacobians."""
         return Verdict(slope(self.state), self.lags[-1])
 
     def verdict_on_unit(self, unit: int) -> Verdict:
@@ -99,6 +102,48 @@ class GradientFlow:
 
     def verdict_on_carried(self, state: str) -> Verdict:
         return Verdict(slope(self.carried[choose_from("state", state, self.carried)]), self.lags[-1])
+
+    @property
+    def kinds_of_units(self) -> dict[str, int]:
+        """How many units the gradient vanishes, holds or explodes at."""
+        return dict(Counter(self.verdict_on_unit(unit).kind for unit in range(len(self.units))))
+
+    def table(self) -> Table:
+        rows = [
+            (each.matrix, *(f"{value:.4g}" for value in asdict(each).values() if isinstance(value, float)))
+            for each in self.factors
+        ]
+        columns = ("matrix", "mean factor", "largest factor", "spectral norm", "spectral radius")
+        return Table(columns, rows, str(self))
+
+    def __str__(self) -> str:
+        units = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kinds_of_units.items()))
+        exponent = float(self.lyapunov[0])
+        return f"the gradient {self.verdict}. Units: {units}. Largest Lyapunov exponent {exponent:.4g} a step."
+
+    def to_json(self) -> dict[str, Any]:
+        row = {
+            "verdict": str(self.verdict),
+            "slope": self.verdict.slope,
+            "units": self.kinds_of_units,
+            "largest_lyapunov_exponent": float(self.lyapunov[0]),
+            "carried": {name: str(self.verdict_on_carried(name)) for name in self.carried},
+            "factors": self.factors,
+            "spectral_radius": {each.matrix: each.spectral_radius for each in self.factors},
+            "summary": str(self),
+        }
+        return {name: to_plain(value) for name, value in row.items()}
+
+    def arrays(self) -> dict[str, Tensor]:
+        return {
+            "lags": torch.tensor(self.lags),
+            "state": self.state,
+            "singular_values": self.singular_values,
+            "units": self.units,
+            "lyapunov": self.lyapunov,
+            **{f"loss {name}": values for name, values in self.loss.items()},
+            **{f"carried {name}": values for name, values in self.carried.items()},
+        }
 
 
 def slope(logs: Float[Tensor, " K"]) -> float:
@@ -159,7 +204,7 @@ def gradient_flow(
     states, jacobians = _run(F, layer, x)
     if not bool(torch.isfinite(states).all()):
         raise ShapeError(
-            "the state of the network is not a number along this sequence: it has diverged, or a weight is NaN."
+            "the state of the network is not a number (NaN or ±inf) along this sequence: it diverged, or a weight is NaN."
         )
     logs, units, singular = [], [], None
     for start in range(starts):
@@ -313,8 +358,8 @@ def _mean_over_time(values: Float[Tensor, "T M"]) -> Float[Tensor, " M"]:
     return (weight * values[inside]).sum(0) / weight.sum()
 
 
-@dataclass(frozen=True)
-class Spectrum:
+@dataclass(frozen=True, eq=False)
+class Spectrum(Result):
     """Eigenvalues of a recurrent matrix, largest first, and how much of each component is left after powers of it.
 
     `survival[k, i]` is |λ_i|^k: the share of h(0)'s component along eigenvector i after k steps of h ← W h.
@@ -327,6 +372,30 @@ class Spectrum:
     def radius(self) -> float:
         return float(self.eigenvalues.abs().max())
 
+    def __str__(self) -> str:
+        return f"{len(self.eigenvalues)} eigenvalues, spectral radius {self.radius:.4g}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"spectral_radius": self.radius, "eigenvalues": torch.view_as_real(self.eigenvalues).tolist()}
+
+    def arrays(self) -> dict[str, Tensor]:
+        return {"eigenvalues": self.eigenvalues, "survival": self.survival}
+
+
+@dataclass(frozen=True, eq=False)
+class Spectra(Result):
+    """The spectrum of each recurrent matrix of a network, by name."""
+
+    matrices: dict[str, Spectrum]
+
+    def table(self) -> Table:
+        return Table(
+            ("matrix", "spectral radius"), [(name, f"{one.radius:.4g}") for name, one in self.matrices.items()]
+        )
+
+    def arrays(self) -> dict[str, Tensor]:
+        return {name: one.eigenvalues for name, one in self.matrices.items()}
+
 
 @torch.no_grad()
 def spectrum(matrix: Float[Tensor, "H H"], steps: int = 50) -> Spectrum:
@@ -334,3 +403,15 @@ def spectrum(matrix: Float[Tensor, "H H"], steps: int = 50) -> Spectrum:
     values = values[values.abs().argsort(descending=True)]
     k = torch.arange(steps + 1, dtype=torch.float64)
     return Spectrum(values, values.abs()[None, :] ** k[:, None])
+
+
+def recurrent_spectra(layer: Recurrent, steps: int = 50) -> Spectra:
+    """The spectrum of every recurrent matrix of every layer, in its forward direction."""
+    several = len(layer.stack) > 1
+    return Spectra(
+        {
+            f"layer {k} U.{name}" if several else f"U.{name}": spectrum(directions[0].matrix(name), steps)
+            for k, directions in enumerate(layer.stack)
+            for name in layer.cell.graph.matrices
+        }
+    )

@@ -254,7 +254,7 @@ class StepMap:
         return torch.cat([at.layer.after(at.state, at.values) for at in self.walk(s, x)], dim=-1)
 
     def walk(self, s: Float[Tensor, "N S"], x: Float[Tensor, "N D"]) -> Iterator[AtLayer]:
-        """One step, layer by layer from below: each reads what the one below it says at this step."""
+        """One step, layer by layer from below: each reads the output of the one below it at this step."""
         y = x.to(s.dtype).expand(len(s), -1)
         for k, (layer, own) in enumerate(zip(self.layers, s.split(self.sizes, dim=-1), strict=True)):
             values = layer.values(own, y)

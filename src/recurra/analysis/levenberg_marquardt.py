@@ -1,4 +1,4 @@
-"""One step of Levenberg and Marquardt: y = −(AᵀA + λI)⁻¹ AᵀG, for many A at once."""
+"""One step of Levenberg–Marquardt: y = −(AᵀA + λI)⁻¹ AᵀG, for many A at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from recurra.types import Float
 
 
-def damped_step(
+def levenberg_marquardt_step(
     A: Float[Tensor, "N S S"], G: Float[Tensor, "N S"], damping: Float[Tensor, " N"], local: slice | None = None
 ) -> Float[Tensor, "N S"]:
     """The step of each row; NaN where it cannot be computed. λ is `damping` times the mean of the diagonal of AᵀA.

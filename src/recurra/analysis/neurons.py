@@ -4,8 +4,8 @@ The score of a unit is its correlation with the label, with the sign that it had
 copy of the label, 0 one that knows nothing of it. The best of a thousand units looks good by luck alone; therefore
 
 - the unit is chosen on one part of the data and scored on another;
-- the same search is made for the same labels, shifted against the data (which keeps how slowly they change);
-- the same search is made in the same network before training (`compare`).
+- the same search is run for the same labels, shifted against the data (which keeps how slowly they change);
+- the same search is run in the same network before training (`Finding.untrained`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from torch import Tensor
 
 from recurra.errors import OptionError, ShapeError
 from recurra.layers.recurrent import Recurrent
+from recurra.metrics.roc_auc import auc
 from recurra.types import Float, Int
 
 SHIFTS, PROBE_SHIFTS = 20, 3
 MARGIN = 0.1
-"""By how much a unit must be better than both controls to be called one that follows a label."""
+"""A unit follows a label if its score is better than both controls by this."""
 
 
 @dataclass(frozen=True, order=True)
@@ -107,7 +108,7 @@ def record_activity(
 class Hit:
     """A unit and its score on data that it was not chosen by; `auc` where the label is a yes or no.
 
-    The area under the curve is how often the unit is larger (in the direction of `sign`) at a yes than at a no.
+    ROC AUC: how often the unit is larger (in the direction of `sign`) at a yes than at a no.
     """
 
     unit: Unit
@@ -157,9 +158,9 @@ class Finding:
         return self.best.score >= self.control + MARGIN
 
     def __str__(self) -> str:
-        said = f"unit {self.best.unit} follows it" if self.is_found else "no single unit follows it"
+        found = f"unit {self.best.unit} follows it" if self.is_found else "no single unit follows it"
         return (
-            f"{self.label}: {said} (correlation {self.best.score:.2f} on held-out text; shifted labels "
+            f"{self.label}: {found} (correlation {self.best.score:.2f} on held-out text; shifted labels "
             f"{self.trained.by_chance:.2f}, untrained network {self.untrained.hits[0].score:.2f})"
         )
 
@@ -206,8 +207,8 @@ def search(
         hits = []
         for unit in chosen[:, column].abs().topk(min(top, len(chosen))).indices.tolist():
             sign = 1 if chosen[unit, column] >= 0 else -1
-            auc = _area(sign * scored_on.values[:, unit], true[name] == 1) if is_binary else None
-            hits.append(Hit(chosen_on.units[unit], sign * float(scored[unit, column]), sign, auc))
+            area = auc(sign * scored_on.values[:, unit], true[name].long()) if is_binary else None
+            hits.append(Hit(chosen_on.units[unit], sign * float(scored[unit, column]), sign, area))
         units = tuple(chosen_on.units[unit] for unit in taken[k * (1 + PROBE_SHIFTS)].tolist())
         probe = SparseProbe(units, float(by_probe[k, 0]))
         found[name] = Found(hits, probe, float(by_unit[k, 1:].max()), float(by_probe[k, 1:].max()))
@@ -259,12 +260,3 @@ def _probes(
         weights = (products @ (some @ labels.T[..., None]))[..., 0]
         rest = labels - (weights[:, None] @ some)[:, 0].T
     return taken, weights
-
-
-def _area(values: Float[Tensor, " N"], is_yes: Tensor) -> float:
-    """The area under the curve of yes against no, equal values counted half."""
-    _, place, counts = torch.unique(values, return_inverse=True, return_counts=True)
-    ranks = (counts.cumsum(0).double() - (counts - 1) / 2)[place]
-    yes = int(is_yes.sum())
-    above = float(ranks[is_yes].sum()) - yes * (yes + 1) / 2
-    return above / (yes * (len(values) - yes))

@@ -1,6 +1,6 @@
 """What is true at each character of a text: what the units of a network are compared with.
 
-A value says how things stand once that character has been read: an opening quote is inside its string, the closing one is not.
+A value holds once that character has been read: an opening quote is inside its string, the closing one is not.
 Text that was cut anywhere, or is no sound Python, is read as far as it makes sense.
 """
 

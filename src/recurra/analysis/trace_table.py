@@ -1,4 +1,4 @@
-"""The table of the cell at work: one row for each step of a language model, from the symbol that it reads to its error.
+"""The table of the cell at work: one row for each step of a language model, from the token that it reads to its error.
 
     input, its vector, weighted vector | current state, weighted state, gates, next state | output, prediction, target, error
 
@@ -11,7 +11,8 @@ import csv
 import html
 import io
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice, pairwise, zip_longest
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from torch import Tensor
 from recurra.analysis.jacobians import StepMap
 from recurra.errors import OptionError
 from recurra.models.language import LanguageModel
+from recurra.results import Result, Table
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,9 @@ class Row:
     error: int
 
 
-@dataclass(frozen=True)
-class TraceTable:
-    """The rows, and ways to show them."""
+@dataclass(frozen=True, eq=False)
+class TraceTable(Result):
+    """A row for each step. It is a table by itself and has no other picture: see `to_html` and `to_csv`."""
 
     rows: list[Row]
 
@@ -88,6 +90,19 @@ class TraceTable:
             for row in self.rows
         ]
 
+    def table(self) -> Table:
+        """A cell with several vectors goes on in the lines below it."""
+        rows: list[tuple[str, ...]] = []
+        for cells in self.cells(most=3):
+            rows += zip_longest(*(cell.split("\n") for cell in cells), fillvalue="")
+        return Table(self.COLUMNS, rows)
+
+    def _repr_html_(self) -> str:
+        return f"<table>{self._html()}</table>"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"rows": [dict(zip(self.COLUMNS, cells, strict=True)) for cells in self.cells(digits=6, most=0)]}
+
     def to_csv(self) -> str:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
@@ -97,13 +112,16 @@ class TraceTable:
 
     def to_html(self, title: str) -> str:
         """A page of its own: light or dark as the reader's machine has it, wrong predictions marked by word and colour."""
+        return _PAGE.format(title=html.escape(title), table=self._html())
+
+    def _html(self) -> str:
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self.COLUMNS)
         body = []
         for row, cells in zip(self.rows, self.cells(), strict=True):
             kind = ' class="wrong"' if row.error else ""
             inner = "".join(f"<td>{html.escape(cell).replace(chr(10), '<br>')}</td>" for cell in cells)
             body.append(f"<tr{kind}>{inner}</tr>")
-        return _PAGE.format(title=html.escape(title), head=head, body="\n".join(body))
+        return f"<thead><tr>{head}</tr></thead><tbody>\n" + "\n".join(body) + "\n</tbody>"
 
 
 _PAGE = """<!doctype html>
@@ -117,22 +135,20 @@ th {{ position: sticky; top: 0; background: Canvas; }}
 td:nth-child(1), td:nth-child(9), td:nth-child(10) {{ font-weight: 600; }}
 .wrong {{ background: color-mix(in srgb, #d55e00 22%, Canvas); }}
 </style></head><body><h1>{title}</h1><div style="overflow-x:auto"><table>
-<thead><tr>{head}</tr></thead><tbody>
-{body}
-</tbody></table></div></body></html>
+{table}</table></div></body></html>
 """
 
 
 @torch.no_grad()
-def trace_table(model: LanguageModel, symbols: list[int], names: list[str], layer: int = 0) -> TraceTable:
-    """Run a sequence of symbols through the model, and keep every value of one layer.
+def trace_table(model: LanguageModel, tokens: list[int], names: list[str], layer: int = 0) -> TraceTable:
+    """Run a sequence of tokens through the model, and record every value of one layer.
 
-    - `symbols`: what is read, with the target of the last one at the end; a row for all but the last.
-    - `names`: the symbol's text, by number.
+    - `tokens`: what the model reads, with the target of the last one at the end; a row for all but the last.
+    - `names`: the text of each token of the vocabulary.
     """
     recurrent = model.recurrent
-    if len(symbols) < 2:
-        raise OptionError("a table needs at least two symbols: one to read and one to predict.")
+    if len(tokens) < 2:
+        raise OptionError("a table needs at least two tokens: one to read and one to predict.")
     if not 0 <= layer < len(recurrent.stack):
         raise OptionError(f"layer must be 0 to {len(recurrent.stack) - 1}; got {layer}.")
     training = model.training
@@ -142,8 +158,8 @@ def trace_table(model: LanguageModel, symbols: list[int], names: list[str], laye
     graph = own.graph
     s = F.pack(recurrent.initial_state(1))
     rows = []
-    for symbol, target in pairwise(symbols):
-        vector = model.embed(torch.tensor([[symbol]]))[0].to(F.dtype)
+    for token, target in pairwise(tokens):
+        vector = model.embed(torch.tensor([[token]]))[0].to(F.dtype)
         at = next(islice(F.walk(s, vector), layer, None))
         before, read, values = at.state, at.read, at.values
         s = F(s, vector)
@@ -157,7 +173,7 @@ def trace_table(model: LanguageModel, symbols: list[int], names: list[str], laye
         best = int(logits.argmax())
         rows.append(
             Row(
-                input=names[symbol],
+                input=names[token],
                 vector=vector[0],
                 weighted_vector={
                     name: part[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from recurra.analysis.source_labels import Labeller, Values
 from recurra.data.tokenizers import Tokenizer
 from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.language import LanguageModel
+from recurra.results import Result, Table
 from recurra.types import Int
 
 PIECE = 4000
@@ -57,9 +59,9 @@ def deal(texts: Sequence[str], size: int, piece: int = PIECE) -> tuple[list[Piec
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Texts as a model reads them, with labels for every symbol that is read, text after text.
+    """Texts as a model reads them, with labels for every token that is read, text after text.
 
-    - `spans`: for each text, how many of its characters have been read after each symbol; the start of a sequence reads none.
+    - `spans`: for each text, how many of its characters have been read after each token; the start of a sequence reads none.
     """
 
     texts: list[str]
@@ -74,8 +76,8 @@ class Reading:
         """Which places of `inputs` are read."""
         return torch.arange(self.inputs.shape[1]) < self.lengths[:, None]
 
-    def symbols(self, k: int) -> list[str]:
-        """The text of each symbol that is read of one text; of the start of a sequence, nothing."""
+    def tokens(self, k: int) -> list[str]:
+        """The text of each token that is read of one text; of the start of a sequence, nothing."""
         return [self.texts[k][begin:end] for begin, end in pairwise([0, *self.spans[k].tolist()])]
 
     def record(self, model: LanguageModel, *, gates: bool = True) -> Activity:
@@ -91,7 +93,7 @@ def read_pieces(
     labeller: Labeller | None = None,
     columns: Mapping[str, Sequence[Values]] | None = None,
 ) -> Reading:
-    """Windows of texts as symbols, with the labels that are computed for each and those given for all characters of all texts."""
+    """Windows of texts as tokens, with the labels that are computed for each and those given for all characters of all texts."""
     given = [
         {name: values[piece.number][piece.characters] for name, values in (columns or {}).items()} for piece in pieces
     ]
@@ -104,7 +106,7 @@ def read_texts(
     labeller: Labeller | None = None,
     given: Sequence[Mapping[str, Values]] | None = None,
 ) -> Reading:
-    """Texts as symbols; the label of a symbol is that of its last character.
+    """Texts as tokens; the label of a token is that of its last character.
 
     - `given`: further labels of each text, which are not computed from it.
     """
@@ -121,14 +123,14 @@ def read_texts(
             ids = torch.cat([torch.tensor([tokenizer.start]), ids, torch.tensor([tokenizer.end])])
             span = torch.cat([torch.tensor([0]), span])
         else:
-            span = span[:-1]  # the last symbol is a target only
+            span = span[:-1]  # the last token is a target only
         lines.append(ids)
         spans.append(span)
         computed = {} if labeller is None else labeller(text)
         for name, values in _checked({**computed, **own}, text).items():
             labels.setdefault(name, []).append(values[(span - 1).clamp(min=0)])
     if not lines:
-        raise DataError("there is no text of two symbols to read. Give more.")
+        raise DataError("there is no text of two tokens to read. Give more.")
     padded = pad_sequence(lines, batch_first=True)
     lengths = torch.tensor([len(line) - 1 for line in lines])
     return Reading(
@@ -153,8 +155,12 @@ def _checked(given: Mapping[str, object], text: str) -> dict[str, Tensor]:
 
 
 @dataclass(frozen=True, eq=False)
-class UnitStudy:
-    """What was found for each label, the losses without the best units, and the labels that do not vary, with the reason."""
+class UnitStudy(Result):
+    """The units that follow each label, the losses without the best ones, and the labels that do not vary, with the reason.
+
+    - `scored`, `activity`: the texts on which units were scored, and the values of all units there. `chosen_size`: on how many
+      tokens they were chosen.
+    """
 
     findings: list[Finding]
     ablations: dict[str, Ablation]
@@ -165,6 +171,74 @@ class UnitStudy:
 
     def finding(self, label: str) -> Finding:
         return next(each for each in self.findings if each.label == label)
+
+    @property
+    def found(self) -> list[Finding]:
+        """The labels that a single unit follows, the best first."""
+        return sorted((each for each in self.findings if each.is_found), key=lambda each: -each.best.score)
+
+    @property
+    def summary(self) -> str:
+        """In a sentence or two, which labels single units follow."""
+        found = [f"{each.label} ({each.best.unit}, {each.best.score:.2f})" for each in self.findings if each.is_found]
+        missing = [each.label for each in self.findings if not each.is_found]
+        first = f"Single units follow {', '.join(found)}." if found else "No single unit follows any of the labels."
+        return first + (f" None follows {', '.join(missing)}." if found and missing else "")
+
+    def table(self) -> Table:
+        return Table(COLUMNS, [self._row(each) for each in self.findings])
+
+    def _row(self, finding: Finding) -> tuple[str, ...]:
+        best, lost = finding.best, self.ablations.get(finding.label)
+        trained, untrained = finding.trained, finding.untrained
+        scores = (trained.by_chance, untrained.hits[0].score, trained.probe.score, trained.probe_by_chance)
+        return (
+            finding.label,
+            str(best.unit) if finding.is_found else "none",
+            f"{best.score:.2f}",
+            "—" if best.auc is None else f"{best.auc:.2f}",
+            *(f"{score:.2f}" for score in (*scores, untrained.probe.score)),
+            *(["—", "—"] if lost is None else [f"{lost.where:+.3f}", f"{lost.elsewhere:+.3f}"]),
+        )
+
+    def __str__(self) -> str:
+        left_out = [f"{name} is left out: {why}." for name, why in self.left_out.items()]
+        return "\n".join([str(self.table()), self.summary, *left_out])
+
+    def to_json(self) -> dict[str, Any]:
+        return {"labels": [self._plain(each) for each in self.findings], "left_out": self.left_out}
+
+    def _plain(self, finding: Finding) -> dict[str, Any]:
+        trained, untrained, lost = finding.trained, finding.untrained, self.ablations.get(finding.label)
+        return {
+            "label": finding.label,
+            "found": finding.is_found,
+            "units": [{"unit": str(hit.unit), "score": hit.score, "auc": hit.auc} for hit in trained.hits],
+            "shifted_labels": trained.by_chance,
+            "untrained": untrained.hits[0].score,
+            "probe": {
+                "units": [str(unit) for unit in trained.probe.units],
+                "score": trained.probe.score,
+                "shifted_labels": trained.probe_by_chance,
+                "untrained": untrained.probe.score,
+            },
+            "loss_without": None if lost is None else {"where": lost.where, "elsewhere": lost.elsewhere},
+        }
+
+
+COLUMNS = (
+    "label",
+    "unit",
+    "score",
+    "ROC AUC",
+    "shifted labels",
+    "untrained",
+    "five units",
+    "shifted labels",
+    "untrained",
+    "loss inside",
+    "loss outside",
+)
 
 
 def study_units(

@@ -11,7 +11,7 @@ from recurra.errors import OptionError
 
 
 def read_labeller(named: str) -> Labeller:
-    """`FILE.py:NAME` as labels: one, called NAME.
+    """`FILE.py:NAME` as labels: one, named NAME.
 
     ```python
     def vowels(text):                           # in labels.py; then recurra units RUN --label labels.py:vowels

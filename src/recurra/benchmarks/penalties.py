@@ -14,10 +14,9 @@ from typing import Any
 
 import torch
 
+from recurra.analysis.penalties import PenaltyPoint, PenaltySweep
 from recurra.benchmarks.timing import Say, quiet
-from recurra.errors import OptionError
 from recurra.models.decision_tree import find_grower
-from recurra.plots.penalties import Spot, plot_penalties
 from recurra.results import Result, Table
 from recurra.runs.disk import replace_file, to_json
 from recurra.tasks.catalogue import begin
@@ -112,10 +111,10 @@ class PenaltyBenchmark(Result):
         best = "" if self.best_possible is None else f"\nbest possible (Bayes): {self.best_possible:.4f}"
         return f"{self.table()}{best}"
 
-    def plot(self, file: str | Path | None = None, **options: Any) -> None:
-        """The score over the path length, as `FILE.svg` and `FILE.png` on a light and on a dark ground."""
-        spots = [
-            Spot(
+    def plot(self, file: str | Path | None = None, **options: Any) -> Any:
+        """The score over the path length."""
+        points = [
+            PenaltyPoint(
                 *(point.penalty, point.strength),
                 *(point.test["path_length"], point.spread["path_length"]),
                 *(point.test["score"], point.spread["score"]),
@@ -123,9 +122,7 @@ class PenaltyBenchmark(Result):
             )
             for point in self.points
         ]
-        if file is None:
-            raise OptionError("the plot of a sweep needs a file: plot('penalties').")
-        plot_penalties(spots, Path(file), score=self.score, ceiling=self.best_possible)
+        return PenaltySweep(points, self.score, self.best_possible).plot(file, **options)
 
     def save(self, folder: Path) -> None:
         """`penalties` as pictures, `.json` and `.csv`."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recurra.cli.output import AsJson, print_json, print_table
+from recurra.cli.output import AsJson, print_json
 
 if TYPE_CHECKING:
     from recurra.analysis.automata.extraction import Extraction
@@ -47,15 +47,17 @@ def automaton(
 ) -> None:
     """The finite automaton in a trained network: how many states it takes, how true it is, and where it is not."""
     from recurra.analysis.automata.extraction import METHODS, extract
-    from recurra.analysis.automata.weighted import Weighted, WeightedExtraction, extract_weighted
+    from recurra.analysis.automata.weighted import Weighted, extract_weighted
     from recurra.errors import OptionError, choose_from
     from recurra.plots.automaton import WRITERS, write_machine
     from recurra.tasks.catalogue import open_run
 
     _, task, model = open_run(run)
     reading = task.reading(model)
-    chosen = choose_from("method", method or ("weighted" if reading.says_next else "quotient"), (*METHODS, "weighted"))
-    if chosen == "weighted" and not reading.says_next:
+    chosen = choose_from(
+        "method", method or ("weighted" if reading.predicts_next else "quotient"), (*METHODS, "weighted")
+    )
+    if chosen == "weighted" and not reading.predicts_next:
         raise OptionError(
             f"--method weighted is for language models and event logs, which say what comes next; {run} names classes. "
             f"Use {' or '.join(METHODS)}."
@@ -81,10 +83,7 @@ def automaton(
     if as_json:
         print_json({"run": str(run), "about": reading.about} | found.to_json() | {"attractors": attractors})
         return
-    if isinstance(found, WeightedExtraction):
-        _print_weighted(found)
-    else:
-        _print(found)
+    print(found)
     if reading.about:
         print(reading.about)
     if attractors:
@@ -99,81 +98,10 @@ def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _print(found: Extraction) -> None:
-    is_known = found.accuracy is not None
-    columns = ["states", "as the network: choosing", "scoring"] + (["as is true"] if is_known else [])
-    rows, best = [], -1.0
-    for point in found.curve:
-        if point.chosen_by <= best and point is not found.chosen:
-            continue
-        best = max(best, point.chosen_by)
-        marked = f"{point.states}{' ←' if point is found.chosen else ''}"
-        rows.append([marked, _percent(point.chosen_by), _percent(point.network)])
-        if point.truth is not None:
-            rows[-1].append(_percent(point.truth))
-    print_table(f"{found.method}: how often a machine of so many states says what the network says", columns, rows)
-    if len(rows) < len(found.curve):
-        print(f"{len(found.curve) - len(rows)} more, no better than a smaller one, are left out; --json has them.")
-    machine = found.machine
-    print(f"chosen: {_states(machine.size)}, {found.why}.")
-    print(f"fidelity to the network on strings that score: {_percent(found.chosen.network)}")
-    if found.chosen.truth is not None and found.accuracy is not None:
-        print(f"fidelity to the truth: {_percent(found.chosen.truth)}; the network's own: {_percent(found.accuracy)}")
-    if found.truth is not None:
-        apart = found.difference
-        print(
-            f"the true machine has {found.truth.size} states; "
-            + ("no string tells the two apart." if apart is None else f"they differ on {machine.spell(apart)}")
-        )
-    if found.counterexamples:
-        print("it differs from the network on: " + "; ".join(machine.spell(each) for each in found.counterexamples))
-    unknown = sum(then < 0 for row in machine.after for then in row)
-    if unknown:
-        print(
-            f"{unknown} of {machine.size * len(machine.symbols)} ways were never taken by the strings and are not known."
-        )
-
-
-def _states(count: int) -> str:
-    return f"{count} state{'s' if count != 1 else ''}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3f} %"
-
-
-def _print_weighted(found: WeightedExtraction) -> None:
-    points = [*found.curve, *([] if found.last_symbol is None else [found.last_symbol])]
-    rows = [
-        [
-            f"last symbol: {point.states}"
-            if point is found.last_symbol
-            else f"{point.states}{' ←' if point is found.chosen else ''}",
-            f"{point.chosen_by:.4f}",
-            f"{point.lost:.4f}",
-            _percent(point.agreement),
-            *([] if point.nats is None else [f"{point.nats:.4f}"]),
-        ]
-        for point in points
-    ]
-    columns = ["states", "nats lost: choosing", "scoring", "likeliest symbol alike"]
-    if found.is_true:
-        columns.append("nats on what came")
-    print_table("weighted: what an automaton of so many states loses to the network, a symbol", columns, rows)
-    print(f"chosen: {_states(found.chosen.states)}, {found.why}.")
-    if found.chosen is found.curve[-1] and found.chosen.lost > 0.01 and "asked" not in found.why:
-        print(
-            "the curve still falls where it ends: more states (--most) would lose less. For a drawing, ask for few (--states)."
-        )
-    told = "for what came next in the strings that score" if found.is_true else "on what it draws"
-    print(f"it loses {found.chosen.lost:.4f} nats a symbol to the network, whose own are {found.nats:.4f} {told}.")
-
-
 def _attractors(task: Task[Any], model: Any, machine: Moore) -> dict[str, list[int]]:
     """By state of the machine, the attractors of a network that rests: which of them the same triggers lead to."""
     from recurra.analysis.automata.attractors import extract_automaton, link_attractors
     from recurra.analysis.jacobians import StepMap
-    from recurra.plots.automaton import state_names
 
     triggers = task.triggers(model)
     if triggers is None or triggers.names != machine.symbols:
@@ -182,4 +110,4 @@ def _attractors(task: Task[Any], model: Any, machine: Moore) -> dict[str, list[i
     F = StepMap(probe.layer)
     start = F.pack(probe.layer.initial_state(1)).detach()[0]
     found = extract_automaton(F, triggers.x, triggers.x[0], start)
-    return dict(zip(state_names(machine), link_attractors(found, machine), strict=True))
+    return dict(zip(machine.state_names(), link_attractors(found, machine), strict=True))

@@ -38,12 +38,11 @@ def cells(
     Exit code 1 if an engine disagrees with the eager engine; it is then not timed.
     """
     from recurra.benchmarks.cells import bench_cells
-    from recurra.plots.dynamics import find_matplotlib
-    from recurra.plots.picture import check_picture_name
+    from recurra.plots.figure import find_matplotlib, name_files
     from recurra.runs.disk import replace_file
 
     if plot is not None:
-        check_picture_name(plot)
+        name_files(plot)
         find_matplotlib()
     with progress() as say:
         found = bench_cells(

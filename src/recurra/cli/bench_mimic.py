@@ -22,7 +22,7 @@ def mimic(
 ) -> None:
     """Tree regularization beside L1 and L2: the score over the path length of the tree distilled from the network."""
     from recurra.benchmarks.penalties import sweep_penalties
-    from recurra.plots.dynamics import find_matplotlib
+    from recurra.plots.figure import find_matplotlib
     from recurra.tasks.catalogue import find_recipe
     from recurra.tasks.settings import override
 

@@ -55,15 +55,12 @@ def evaluate(
 
         keep_answer(folder, answer)
     if plot:
-        from recurra.plots.confusion import plot_confusion
-        from recurra.plots.forecast import plot_forecast
+        from recurra.metrics.confusion import Confusion
 
         if answer.confusion is not None:
-            plot_confusion(*answer.confusion, folder.explain / "confusion")
+            Confusion(*answer.confusion).plot(folder.explain / "confusion")
         elif answer.outlook is not None:
-            seen, file = answer.outlook, folder.explain / "backtest.svg"
-            bounds = {"low": seen.low, "high": seen.high, "true": seen.true}
-            plot_forecast(seen.known, seen.said, seen.names, file, f"one forecast of the {answer.data}", **bounds)
+            answer.outlook.plot(folder.explain / "backtest.svg", title=f"one forecast of the {answer.data}")
         else:
             raise OptionError(
                 f"--plot draws classes and forecasts; {run} has neither: its recipe is {task.settings.name}."

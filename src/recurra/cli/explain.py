@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recurra.cli.output import AsJson, print_json, print_table
+from recurra.cli.output import AsJson, print_json
 
 if TYPE_CHECKING:
     from recurra.report.subject import Subject
@@ -65,7 +65,7 @@ def explain(
         if triggers is not None and field:
             machine = write_automaton(folder, task, model, probe, triggers)
             found["automaton"] = (
-                machine.row if machine else {"summary": "as a state machine: it comes to rest nowhere."}
+                machine.to_json() if machine else {"summary": "as a state machine: it comes to rest nowhere."}
             )
         found["fixed_points"] = write_points(
             folder, task, model, probe, x, frozen, starts or 1024, period, field, machine
@@ -109,5 +109,5 @@ def _table(folder: RunFolder, task: Task[Any], model: Any, text: str, show: bool
     replace_file(folder.explain / "table.csv", made.to_csv().encode())
     replace_file(folder.explain / "table.html", made.to_html(text).encode())
     if show:
-        print_table("", made.COLUMNS, made.cells(most=3))
-    return {"rows": [dict(zip(made.COLUMNS, cells, strict=True)) for cells in made.cells(digits=6, most=0)]}
+        print(made)
+    return made.to_json()

@@ -1,16 +1,11 @@
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from recurra.cli.output import AsJson, print_json
-
-if TYPE_CHECKING:
-    from recurra.tasks.task import Forecast
 
 
 def forecast(
@@ -35,41 +30,18 @@ def forecast(
     if not isinstance(task, ReservoirTask | ForecastTask):
         raise OptionError(f"{run} forecasts no series: its recipe is {task.settings.name}. Use recurra evaluate.")
     if plot is not None:
-        from recurra.plots.picture import check_picture_name
+        from recurra.plots.figure import name_files
 
-        check_picture_name(plot)
+        name_files(plot)
     seen = task.forecast(model, steps, data)
     if plot is not None:
-        from recurra.plots.forecast import plot_forecast
-
-        title = f"{steps} steps of {data or task.settings.data.path or seen.names[0]}"
-        plot_forecast(seen.known, seen.said, seen.names, plot, title, low=seen.low, high=seen.high)
-    table = io.StringIO()
-    csv.writer(table, lineterminator="\n").writerows(_rows(seen))
+        seen.plot(plot, title=f"{steps} steps of {data or task.settings.data.path or seen.names[0]}")
     if out is not None:
         try:
-            replace_file(out, table.getvalue().encode())
+            replace_file(out, seen.to_csv().encode())
         except OSError as error:
             raise OptionError(f"{out} cannot be written ({reason(error)}). Choose another place.") from error
     if as_json:
-        found: dict[str, Any] = {"run": str(run), "columns": list(seen.names), "values": seen.said.tolist()}
-        if seen.low is not None and seen.high is not None:
-            found |= {"low": seen.low.tolist(), "high": seen.high.tolist(), "interval": seen.level}
-        print_json(found | ({"times": list(seen.times)} if seen.times else {}))
+        print_json({"run": str(run)} | seen.to_json())
     elif out is None:
-        print(table.getvalue(), end="")
-
-
-def _rows(seen: Forecast) -> list[list[str | float]]:
-    """The header and a row for each step: its time, and of each column what is said and the bounds around it."""
-    header: list[str | float] = ["time"] if seen.times else []
-    columns = []
-    for k, name in enumerate(seen.names):
-        header.append(name)
-        columns.append(seen.said[:, k])
-        if seen.low is not None and seen.high is not None and seen.level is not None:
-            header += [f"{name} {(1 + side * seen.level) / 2:.3g}" for side in (-1, 1)]
-            columns += [seen.low[:, k], seen.high[:, k]]
-    times = [[time] for time in seen.times] or [[] for _ in seen.said]
-    values = [list(row) for row in zip(*(column.tolist() for column in columns), strict=True)]
-    return [header, *([*time, *row] for time, row in zip(times, values, strict=True))]
+        print(seen.to_csv(), end="")

@@ -19,7 +19,6 @@ def mimic(
 ) -> None:
     """The decision tree that says at each step what the network says: drawn and as text, DOT and JSON in RUN/explain/, with
     its fidelity and its average path length."""
-    from recurra.plots.decision_tree import plot_decision_tree
     from recurra.runs.disk import replace_file, to_json
     from recurra.tasks.catalogue import open_run
     from recurra.tasks.mimic import held_out, judge_tree, score_name
@@ -30,7 +29,7 @@ def mimic(
     part, steps = held_out(task)
     found = asdict(judge_tree(steps, model, tree))
     said = f"{tree.leaves} leaves, average path length {found['path_length']:.2f}, fidelity {found['fidelity']:.4f}"
-    plot_decision_tree(tree, folder.explain / "mimic", said)
+    tree.plot(folder.explain / "mimic", title=said)
     row = {"part": part, "steps": len(steps.x)} | found
     folder.explain.mkdir(exist_ok=True)
     replace_file(folder.explain / "mimic.txt", tree.to_text().encode())

@@ -118,7 +118,7 @@ def _counted(run: Path, line: str | None, plot: Path | None, show: bool) -> dict
 
 def _draw(inside: PlaneRegions, network: Rectifier, task: FeedforwardTask, plot: Path) -> list[str]:
     from recurra.errors import DataError
-    from recurra.plots.dynamics import GROUNDS, plot_regions
+    from recurra.plots.figure import name_files
 
     file = plot.with_suffix("") if plot.suffix in (".svg", ".png") else plot
     known = task.vocabulary
@@ -128,8 +128,8 @@ def _draw(inside: PlaneRegions, network: Rectifier, task: FeedforwardTask, plot:
         options |= {"points": some.x, "labels": some.labels}
     except DataError:
         pass
-    plot_regions(inside, network, file, **options)
-    return [str(file.with_name(f"{file.name}{ground}.{kind}")) for ground in GROUNDS for kind in ("svg", "png")]
+    inside.plot(file, network=network, **options)
+    return [str(each) for each in name_files(file)]
 
 
 def _read_points(what: str, text: str, size: int) -> list[tuple[float, ...]]:

@@ -88,10 +88,10 @@ def translate(
             for one in found
         ]
         if attention is not None:
-            from recurra.plots.attention import plot_attention
+            from recurra.analysis.attention import Attention
 
             weights = task.attended(model, source, found[0].symbols)
-            plot_attention(weights, *task.symbol_names(source, found[0].symbols), attention)
+            Attention(weights, *task.symbol_names(source, found[0].symbols)).plot(attention)
         if as_json:
             rows.append({"source": source, "translations": made})
             continue

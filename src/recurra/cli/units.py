@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recurra.cli.output import AsJson, console, print_json, print_table
+from recurra.cli.output import AsJson, console, print_json
 
 if TYPE_CHECKING:
     from recurra.analysis.neurons import Unit
@@ -64,7 +64,7 @@ def units(
     if html is not None:
         _write_page(subject, study, html, f"units RUN --size {size}")
     if as_json:
-        print_json({"run": str(run), "labels": _rows(study), "left_out": study.left_out})
+        print_json({"run": str(run)} | study.to_json())
         return
     _print(study)
     if html is not None:
@@ -103,50 +103,24 @@ def _read(
     return texts, labeller, columns, names
 
 
-def _rows(study: UnitStudy) -> list[dict[str, Any]]:
-    rows = []
-    for each in study.findings:
-        lost = study.ablations.get(each.label)
-        rows.append(
-            {
-                "label": each.label,
-                "found": each.is_found,
-                "units": [{"unit": str(hit.unit), "score": hit.score, "auc": hit.auc} for hit in each.trained.hits],
-                "shifted_labels": each.trained.by_chance,
-                "untrained": each.untrained.hits[0].score,
-                "probe": {
-                    "units": [str(unit) for unit in each.trained.probe.units],
-                    "score": each.trained.probe.score,
-                    "shifted_labels": each.trained.probe_by_chance,
-                    "untrained": each.untrained.probe.score,
-                },
-                "loss_without": None if lost is None else {"where": lost.where, "elsewhere": lost.elsewhere},
-            }
-        )
-    return rows
-
-
 def _print(study: UnitStudy) -> None:
-    from recurra.report.units import COLUMNS, excerpt, row, summary
+    from recurra.plots.units import excerpt
 
-    found = [each for each in study.findings if each.is_found]
-    if found:
-        best = max(found, key=lambda each: each.best.score)
+    if study.found:
+        best = study.found[0]
         print(f"Unit {best.best.unit} over held-out text; underlined where {best.label} holds:\n")
         console().print(excerpt(study, best, SHOWN).to_terminal())
         print()
-    print_table("", COLUMNS, [row(each, study) for each in study.findings])
-    print(summary(study))
-    for name, why in study.left_out.items():
-        print(f"{name} is left out: {why}.")
+    print(study)
 
 
 def _show(subject: Subject, unit: Unit, reading: Reading, names: list[str], html: Path | None, as_json: bool) -> None:
     """One unit over the text, with the first label that was asked for."""
     from recurra.analysis.unit_study import PIECE
     from recurra.errors import choose_from
+    from recurra.plots.units import colour_reading
     from recurra.report.page import Figure, Section
-    from recurra.report.units import colour_reading, coloured_block
+    from recurra.report.units import coloured_block
 
     label = choose_from("label", names[0], reading.labels) if names else None
     activity = reading.record(subject.model)
@@ -161,7 +135,7 @@ def _show(subject: Subject, unit: Unit, reading: Reading, names: list[str], html
         _write(html, f"Unit {unit}", subject, [Section("Over the text", [figure])])
     values = activity.of(unit)[: int(reading.lengths[0])]
     if as_json:
-        row = {"run": str(subject.folder.path), "unit": str(unit), "symbols": reading.symbols(0)}
+        row = {"run": str(subject.folder.path), "unit": str(unit), "symbols": reading.tokens(0)}
         print_json(row | {"values": values.tolist()})
         return
     console().print(colour_reading(reading, activity, unit, label, size=SHOWN).to_terminal())
@@ -172,10 +146,10 @@ def _show(subject: Subject, unit: Unit, reading: Reading, names: list[str], html
 
 def _write_page(subject: Subject, study: UnitStudy, html: Path, command: str) -> None:
     from recurra.report.page import Section
-    from recurra.report.units import study_figures, summary
+    from recurra.report.units import study_figures
 
     figures = study_figures(study, subject.command(command), subject, most=len(study.findings))
-    _write(html, "Units over text", subject, [Section("Units", figures, summary(study))])
+    _write(html, "Units over text", subject, [Section("Units", figures, study.summary)])
 
 
 def _write(html: Path, title: str, subject: Subject, sections: list[Any]) -> None:

@@ -216,7 +216,7 @@ def elman_bptt_double_sum(forward: ElmanForward) -> tuple[ElmanGradients, Float[
     and likewise for W_x and b. ∂⁺h_k/∂W_h is the derivative at step k alone, with h_{k−1} held fixed: φ'(a_k) h_{k−1}ᵀ.
     s_t stands inside ∂L_t.
 
-    The second result holds the norm of each contribution to ∂L/∂W_h: `norms[t, k]` is what the loss at step t says about
+    The second result holds the norm of each contribution to ∂L/∂W_h: `norms[t, k]` is what the loss at step t contributes through
     the use of W_h at step k (both counted from 0), zero for k > t. Along a row, to the left, it shrinks or grows as
     the product of Jacobians does. Where h0 is zero, so is column 0. Pascanu, Mikolov & Bengio 2013.
     """

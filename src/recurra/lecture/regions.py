@@ -11,12 +11,16 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from recurra.errors import OptionError, ShapeError
 from recurra.models.feedforward import Feedforward, hidden_layers, weights_of
+from recurra.results import Result
 
 Array = npt.NDArray[np.float64]
 
@@ -178,7 +182,7 @@ def lower_bound(inputs: int, widths: Sequence[int]) -> int | None:
     """The best network of this shape has at least (Π_{k<L} ⌊m_k / n⌋ⁿ) Σ_{j ≤ n} C(m_L, j) regions.
 
     For equal widths m that is Ω((m/n)^{(L−1)n} mⁿ): exponential in the number of layers L, polynomial in m. `folding_network` is
-    one that has them. It says what can be had, not what a given network has; `None` where a layer is narrower than the input.
+    one that has them. It bounds the best network of a shape, not a given one; `None` where a layer is narrower than the input.
     Montúfar, Pascanu, Cho & Bengio 2014, theorem 5.
     """
     if not widths:
@@ -232,7 +236,7 @@ def _all_cutting(inputs: int, width: int, seed: int) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True, eq=False)
-class LineRegions:
+class LineRegions(Result):
     """The regions of a network on a line, from left to right.
 
     - `breaks`: where one ends and the next begins; there is one region more than breaks.
@@ -248,11 +252,20 @@ class LineRegions:
     def __len__(self) -> int:
         return len(self.slopes)
 
+    def __str__(self) -> str:
+        return f"{len(self):,} linear regions on a line, {self.pieces:,} different pieces"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"regions": len(self), "pieces": self.pieces}
+
+    def arrays(self) -> dict[str, Tensor]:
+        return {name: torch.from_numpy(getattr(self, name)) for name in ("breaks", "slopes", "heights")}
+
 
 def regions_on_line(network: Rectifier, low: float = -math.inf, high: float = math.inf) -> LineRegions:
     """Walk along the line from break to break. The network has one input: restrict it with `along` otherwise.
 
-    - `low`, `high`: the ends of the line; without them, it has none.
+    - `low`, `high`: the ends of the line; without them, it is infinite.
     """
     if network.inputs != 1:
         raise ShapeError(f"a line has one coordinate, but the network reads {network.inputs}. Use network.along(a, b).")
@@ -315,12 +328,12 @@ def _changes(slopes: Array) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class PlaneRegions:
+class PlaneRegions(Result):
     """The regions of a network on a plane, or on a window of it.
 
     - `patterns`: for each region, which unit of which layer is on, `[R, units]`. No two are the same.
-    - `polygons`: the corners of each region `[corners, 2]`, in order; empty where the whole plane was asked for, since regions
-      without end have no such corners.
+    - `polygons`: the corners of each region `[corners, 2]`, in order; empty for the whole plane, where
+      unbounded regions have no such corners.
     """
 
     patterns: npt.NDArray[np.bool_]
@@ -328,6 +341,15 @@ class PlaneRegions:
 
     def __len__(self) -> int:
         return len(self.patterns)
+
+    def __str__(self) -> str:
+        return f"{len(self):,} linear regions on {'a window of ' if self.polygons else ''}a plane"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"regions": len(self)}
+
+    def arrays(self) -> dict[str, Tensor]:
+        return {"patterns": torch.from_numpy(self.patterns)}
 
 
 def regions_on_plane(
@@ -337,8 +359,8 @@ def regions_on_plane(
 
     - `low`, `high`: two corners of a window; without them, the whole plane.
 
-    Points are written as rays (x, y, w), which are the points (x, y)/w, and directions without end for w = 0; a region is the
-    cone between a few rays, also where it has no end. The plane is four such cones, its quadrants; a region that lies in several
+    Points are written as rays (x, y, w), which are the points (x, y)/w, and directions at infinity for w = 0; a region is the
+    cone between a few rays, also an unbounded one. The plane is four such cones, its quadrants; a region that lies in several
     of them has the same pattern in each.
     """
     if network.inputs != 2:

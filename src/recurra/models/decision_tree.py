@@ -1,4 +1,4 @@
-"""Decision trees that mimic a network: grown by scikit-learn, pruned here, small enough to be read and to be followed by hand."""
+"""Decision trees as surrogates of a network: grown by scikit-learn, pruned here, small enough to be followed by hand."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from recurra.errors import OptionError
+from recurra.results import Result
 
 MIN_LEAF = 25
 """How many samples of those that a tree is grown from must reach each of its leaves."""
@@ -20,7 +23,7 @@ Classes = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class DecisionTree:
+class DecisionTree(Result):
     """Nodes by number, the root first and parents before their children: a question each, or at a leaf a class.
 
     - `feature`: which input is asked about, −1 at leaves; the answer is yes where it is greater than `threshold`.
@@ -53,7 +56,7 @@ class DecisionTree:
         return found
 
     @cached_property
-    def says(self) -> Classes:
+    def label(self) -> Classes:
         """The class of each node: the most frequent one among the samples that came by."""
         found: Classes = self.counts.argmax(1)
         return found
@@ -70,7 +73,7 @@ class DecisionTree:
         return node
 
     def predict(self, x: Numbers) -> Classes:
-        return self.says[self.leaf_of(x)]
+        return self.label[self.leaf_of(x)]
 
     def average_path_length(self, x: Numbers) -> float:
         """How many questions are asked of a sample on average: edges from the root to the leaf that it reaches."""
@@ -82,25 +85,25 @@ class DecisionTree:
         reached = self.counts.sum(1) * (self.feature < 0)
         return float((self.depth * reached).sum() / reached.sum())
 
-    def fidelity(self, x: Numbers, said: Classes) -> float:
-        """The share of samples of which the tree says what was said."""
-        return float((self.predict(x) == said).mean()) if len(x) else 1.0
+    def fidelity(self, x: Numbers, labels: Classes) -> float:
+        """The share of samples of which the tree predicts the label."""
+        return float((self.predict(x) == labels).mean()) if len(x) else 1.0
 
-    def pruned(self, x: Numbers, said: Classes) -> DecisionTree:
+    def pruned(self, x: Numbers, labels: Classes) -> DecisionTree:
         """What is left when branches are cut that do not lessen the errors on these samples, from the leaves up.
 
         On the samples that the tree was grown from, it makes no more errors than before; on others, this is reduced-error
         pruning (Quinlan 1987).
         """
         C = len(self.classes)
-        came = np.bincount(self.leaf_of(x) * C + said, minlength=len(self) * C).reshape(-1, C)
+        came = np.bincount(self.leaf_of(x) * C + labels, minlength=len(self) * C).reshape(-1, C)
         for k in np.flatnonzero(self.feature >= 0)[::-1]:
             came[k] = came[self.no[k]] + came[self.yes[k]]
         return self._pruned_by(came)
 
     def _pruned_by(self, came: Classes) -> DecisionTree:
         """The same, by how many samples of each class came by each node."""
-        wrong = came.sum(1) - came[np.arange(len(self)), self.says]
+        wrong = came.sum(1) - came[np.arange(len(self)), self.label]
         cut, errors = self.feature < 0, wrong.copy()
         for k in np.flatnonzero(self.feature >= 0)[::-1]:
             below = errors[self.no[k]] + errors[self.yes[k]]
@@ -132,8 +135,8 @@ class DecisionTree:
         return f"{name}?" if self.feature[k] in self.binary else f"{name} > {self.threshold[k]:.4g}?"
 
     def about(self, k: int) -> str:
-        """What a leaf says, and of how many samples that reached it this was true."""
-        return f"{self.classes[self.says[k]]} ({self.counts[k].max()} of {self.counts[k].sum()})"
+        """The class of a leaf, and of how many samples that reached it this was true."""
+        return f"{self.classes[self.label[k]]} ({self.counts[k].max()} of {self.counts[k].sum()})"
 
     def to_text(self) -> str:
         """A line for each answer, further in the deeper it lies."""
@@ -143,8 +146,8 @@ class DecisionTree:
 
         def write(k: int) -> None:
             for answer, then in (("yes", int(self.yes[k])), ("no", int(self.no[k]))):
-                said = f" → {self.about(then)}" if self.feature[then] < 0 else ""
-                lines.append(f"{'│  ' * self.depth[k]}{self.question(k)} {answer}{said}")
+                leaf = f" → {self.about(then)}" if self.feature[then] < 0 else ""
+                lines.append(f"{'│  ' * self.depth[k]}{self.question(k)} {answer}{leaf}")
                 if self.feature[then] >= 0:
                     write(then)
 
@@ -162,13 +165,20 @@ class DecisionTree:
         return "\n".join([*lines, "}"]) + "\n"
 
     def to_json(self, k: int = 0) -> dict[str, Any]:
-        """Nested: each node with its samples by class, and a question with what follows, or what it says."""
+        """Nested: each node with its samples by class, and a question with what follows, or the class of a leaf."""
         counts = dict(zip(self.classes, self.counts[k].tolist(), strict=True))
         if self.feature[k] < 0:
-            return {"says": self.classes[self.says[k]], "counts": counts}
+            return {"says": self.classes[self.label[k]], "counts": counts}
         asked = {"feature": self.features[self.feature[k]], "greater_than": float(self.threshold[k])}
         below = {"yes": self.to_json(int(self.yes[k])), "no": self.to_json(int(self.no[k]))}
         return asked | {"counts": counts} | below
+
+    def arrays(self) -> dict[str, Tensor]:
+        names = ("feature", "threshold", "no", "yes", "counts")
+        return {name: torch.from_numpy(getattr(self, name)) for name in names}
+
+    def __str__(self) -> str:
+        return f"{self.to_text()}{self.leaves} leaves, average path length {self.own_path_length:.2f}"
 
 
 def find_grower() -> Any:
@@ -183,9 +193,9 @@ def find_grower() -> Any:
 
 
 def grow_tree(
-    x: Numbers, said: Classes, features: Sequence[str], classes: Sequence[str], *, min_leaf: int = MIN_LEAF
+    x: Numbers, labels: Classes, features: Sequence[str], classes: Sequence[str], *, min_leaf: int = MIN_LEAF
 ) -> DecisionTree:
-    """A tree that says of each sample what was said: the same for the same samples, and no branch without use.
+    """A tree that predicts the label of each sample: the same tree for the same samples, and no branch without use.
 
     ```python
     tree = grow_tree(x, network(x).argmax(-1).numpy(), ["age", "weight"], ["no", "yes"])
@@ -194,7 +204,7 @@ def grow_tree(
     """
     if min_leaf < 1:
         raise OptionError(f"min_leaf must be at least 1; got {min_leaf}.")
-    numbers = np.asarray(said, dtype=np.int64)
+    numbers = np.asarray(labels, dtype=np.int64)
     grown = find_grower()(min_samples_leaf=min_leaf, random_state=0).fit(np.asarray(x, dtype=np.float32), numbers)
     nodes = grown.tree_
     inner = nodes.children_left >= 0

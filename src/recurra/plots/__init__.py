@@ -1,1 +1,22 @@
-"""Every picture: results of the analysis as SVG and PNG, on a light and on a dark ground."""
+"""Every picture: a result as SVG, PNG or PDF, on a light and on a dark ground. matplotlib is imported when something is drawn."""
+
+from recurra.plots import (  # noqa: F401  each registers its painters
+    attention,
+    attractors,
+    automaton,
+    basins,
+    confusion,
+    decision_tree,
+    echo,
+    field,
+    fixed_points,
+    forecast,
+    gradients,
+    penalties,
+    regions,
+    spectrum,
+    units,
+)
+from recurra.plots.figure import draw
+
+__all__ = ["draw"]

@@ -1,47 +1,26 @@
-"""The picture of an attention: which symbols of the source each symbol of the target was made from."""
+"""Attention as shades: a row for each token of the target, a column for each token of the source."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
-from torch import Tensor
-
-from recurra.plots.dynamics import find_matplotlib
-from recurra.plots.picture import check_picture_name, save_picture
-from recurra.types import Float
+from recurra.analysis.attention import Attention
+from recurra.plots.figure import painter
 
 
-def plot_attention(
-    weights: Float[Tensor, "T S"], source: Sequence[str], target: Sequence[str], file: Path, title: str = ""
-) -> None:
-    """Weights as shades: a row for each symbol that was said, a column for each that was read. `file` is a .png or .svg.
-
-    ```python
-    plot_attention(weights, list("4 May"), list("05-04"), Path("map.svg"))
-    ```
-    """
-    check_picture_name(file)
-    matplotlib = find_matplotlib()
-    from matplotlib import pyplot
-
-    with matplotlib.rc_context({"svg.hashsalt": "recurra", "font.size": 12}):
-        size = (2.5 + 0.32 * len(source), 1.8 + 0.32 * len(target))
-        figure, axis = pyplot.subplots(figsize=size, layout="constrained")
-        shades = axis.imshow(weights.numpy(), cmap="cividis", vmin=0, vmax=1, aspect="equal")
-        axis.set_xticks(range(len(source)), [_visible(each) for each in source], rotation=90 if _is_long(source) else 0)
-        axis.set_yticks(range(len(target)), [_visible(each) for each in target])
-        axis.xaxis.tick_top()
-        axis.tick_params(length=0)
-        axis.set(xlabel="read", ylabel="said", title=title)
-        figure.colorbar(shades, ax=axis, shrink=0.7, label="weight")
-        save_picture(figure, file)
-        pyplot.close(figure)
+@painter(Attention, lambda attention: (2.5 + 0.32 * len(attention.source), 1.8 + 0.32 * len(attention.target)))
+def paint_attention(axis: Any, attention: Attention, *, title: str = "") -> None:
+    shades = axis.imshow(attention.weights.numpy(), cmap="cividis", vmin=0, vmax=1, aspect="equal")
+    turn = 90 if any(len(token) > 2 for token in attention.source) else 0
+    axis.set_xticks(range(len(attention.source)), _visible(attention.source), rotation=turn)
+    axis.set_yticks(range(len(attention.target)), _visible(attention.target))
+    axis.xaxis.tick_top()
+    axis.xaxis.set_label_position("top")
+    axis.tick_params(length=0, labelsize=12)
+    axis.set(xlabel="source", ylabel="target", title=title)
+    axis.figure.colorbar(shades, ax=axis, shrink=0.7, label="weight")
 
 
-def _visible(symbol: str) -> str:
-    return symbol.replace(" ", "␣").replace("\n", "⏎").replace("$", r"\$") or "∅"
-
-
-def _is_long(symbols: Sequence[str]) -> bool:
-    return any(len(symbol) > 2 for symbol in symbols)
+def _visible(tokens: Sequence[str]) -> list[str]:
+    return [token.replace(" ", "␣").replace("\n", "⏎") or "∅" for token in tokens]

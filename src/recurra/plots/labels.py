@@ -14,7 +14,8 @@ Place = npt.NDArray[np.float64]
 class Room:
     """What is taken of a picture, in pixels. Made once everything but the labels is drawn and the axes have their limits."""
 
-    def __init__(self, figure: Any, axis: Any):
+    def __init__(self, axis: Any):
+        figure = axis.figure
         figure.canvas.draw()
         figure.set_layout_engine("none")  # labels must not move what they were placed by
         self.axis, self.renderer = axis, figure.canvas.get_renderer()

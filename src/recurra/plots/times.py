@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from recurra.plots.dynamics import find_matplotlib
-from recurra.plots.picture import save_picture
+from recurra.plots.figure import find_matplotlib, save
 
 
 def plot_times(
@@ -15,12 +14,13 @@ def plot_times(
 ) -> Any:
     """`times[cell][runner][size]`, on a logarithmic axis; NaN leaves a gap."""
     find_matplotlib()
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     colours: dict[str, str] = {}
     columns = min(3, len(times))
     rows = -(-len(times) // columns)
-    figure, axes = pyplot.subplots(rows, columns, figsize=(4.2 * columns, 3.2 * rows), squeeze=False)
+    figure = Figure(figsize=(4.2 * columns, 3.2 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
     for panel, (cell, runners) in zip(axes.flat, times.items(), strict=False):
         for runner, taken in runners.items():
             colour = colours.setdefault(runner, f"C{len(colours)}")
@@ -32,8 +32,6 @@ def plot_times(
     for panel in axes.flat[len(times) :]:
         panel.set_visible(False)
     figure.supylabel(label)
-    figure.tight_layout()
     if file is not None:
-        save_picture(figure, Path(file))
-    pyplot.close(figure)
+        save(figure, Path(file))
     return figure

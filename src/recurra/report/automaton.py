@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 
-from recurra.analysis.automata.extraction import Extraction, extract
+from recurra.analysis.automata.extraction import extract
 from recurra.analysis.automata.finite import Moore
-from recurra.analysis.automata.weighted import Weighted, WeightedExtraction, extract_weighted
+from recurra.analysis.automata.weighted import Weighted, extract_weighted
 from recurra.errors import OptionError
 from recurra.plots.automaton import to_svg
 from recurra.report.page import Figure, Section, escape, table
@@ -26,16 +26,16 @@ def automaton_section(subject: Subject) -> Section | None:
     if reading.is_language:
         return None
     command = subject.command("automaton RUN")
-    if reading.says_next:
+    if reading.predicts_next:
         chances = extract_weighted(reading, count=STRINGS, scored=SCORED, most=MOST)
-        curve, why = _weighted_curve(chances), chances.why
+        curve, why = chances.table(), chances.why
         machine: Moore | Weighted = chances.machine
         caption = "What an automaton of so many states loses to the network; the arrow marks the one that was chosen."
         lead = f"As an automaton with chances it takes {machine.size} states, which lose {chances.chosen.lost:.3f} nats a step."
         limit = "It is almost, not exactly, the network; rare symbols are not drawn."
     else:
         found = extract(reading, "quotient", count=STRINGS, scored=SCORED, most=MOST)
-        curve, machine, why = _curve(found), found.machine, found.why
+        curve, machine, why = found.table(), found.machine, found.why
         caption = (
             "How often a machine of so many states says what the network says; the arrow marks the one that was chosen."
         )
@@ -43,7 +43,7 @@ def automaton_section(subject: Subject) -> Section | None:
         lead = f"As a finite machine it takes {machine.size} states, which say {found.chosen.network:.2%} as the network{truth}."
         limit = "It is almost, not exactly, the network: ways that no string took are not known."
     chosen = f"Chosen as {why}, on strings apart from those that score; states are clusters of visited states."
-    figures = [Figure(curve, caption, chosen, command)]
+    figures = [Figure(table(curve.columns, curve.rows), caption, chosen, command)]
     if machine.size <= DRAWN:
         drawn = base64.b64encode(to_svg(machine).encode()).decode()
         alt = escape(f"A machine of {machine.size} states with the ways between them.")
@@ -56,24 +56,3 @@ def automaton_section(subject: Subject) -> Section | None:
             )
         )
     return Section("Automaton", figures, f"{lead} {reading.about}".strip())
-
-
-def _weighted_curve(found: WeightedExtraction) -> str:
-    rows = [
-        [f"{point.states}{' ←' if point is found.chosen else ''}", f"{point.lost:.4f}", f"{point.agreement:.2%}"]
-        for point in found.curve
-    ]
-    return table(["states", "nats lost a step", "likeliest symbol alike"], rows)
-
-
-def _curve(found: Extraction) -> str:
-    columns = ["states", "as the network", *([] if found.accuracy is None else ["as is true"])]
-    rows = [
-        [
-            f"{point.states}{' ←' if point is found.chosen else ''}",
-            f"{point.network:.2%}",
-            *([] if point.truth is None else [f"{point.truth:.2%}"]),
-        ]
-        for point in found.curve
-    ]
-    return table(columns, rows)

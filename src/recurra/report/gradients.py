@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
-import torch
-
-from recurra.analysis.gradients import Verdict, gradient_flow, spectrum
+from recurra.analysis.gradients import gradient_flow, recurrent_spectra
 from recurra.analysis.jacobians import StepMap
 from recurra.lecture.scalar_case import scalar_page
-from recurra.plots.dynamics import ENDINGS, plot_gradients, plot_spectrum, save_arrays
+from recurra.plots.figure import ENDINGS
 from recurra.report.page import Figure, Section, picture
 from recurra.report.subject import Subject
-from recurra.report.values import write_values
+from recurra.report.values import save_arrays, write_values
 from recurra.runs.disk import replace_file
 from recurra.runs.folder import RunFolder
 from recurra.tasks.task import Probe
@@ -63,41 +60,11 @@ def write_gradients(
 ) -> dict[str, Any]:
     """Follow gradients back along a typical sequence: pictures and numbers go to RUN/explain/, sentences come back."""
     flow = gradient_flow(probe.layer, probe.x[0], steps=steps, starts=ends)
-    matrices = {
-        f"layer {k} U.{name}" if len(probe.layer.stack) > 1 else f"U.{name}": spectrum(directions[0].matrix(name))
-        for k, directions in enumerate(probe.layer.stack)
-        for name in probe.layer.cell.graph.matrices
-    }
-    plot_gradients(flow, folder.explain / "gradients", endings)
-    if matrices:
-        plot_spectrum(matrices, folder.explain / "eigenvalues", endings)
+    matrices = recurrent_spectra(probe.layer)
+    flow.plot(folder.explain / "gradients", endings=endings)
+    if matrices.matrices:
+        matrices.plot(folder.explain / "eigenvalues", endings=endings)
     replace_file(folder.explain / "scalar.html", scalar_page().encode())
-    save_arrays(
-        folder.explain / "gradients.npz",
-        lags=torch.tensor(flow.lags),
-        state=flow.state,
-        singular_values=flow.singular_values,
-        units=flow.units,
-        lyapunov=flow.lyapunov,
-        **{f"loss {name}": values for name, values in flow.loss.items()},
-        **{f"carried {name}": values for name, values in flow.carried.items()},
-    )
-    kinds: dict[str, int] = {}
-    for unit in flow.units.tolist():
-        kind = Verdict(unit, steps).kind
-        kinds[kind] = kinds.get(kind, 0) + 1
-    largest = float(flow.lyapunov[0])
-    row = {
-        "verdict": str(flow.verdict),
-        "slope": flow.verdict.slope,
-        "units": kinds,
-        "largest_lyapunov_exponent": largest,
-        "carried": {name: str(flow.verdict_on_carried(name)) for name in flow.carried},
-        "factors": [asdict(factor) for factor in flow.factors],
-        "spectral_radius": {name: one.radius for name, one in matrices.items()},
-    }
-    write_values(folder, "gradients.json", row)
-    said = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    return row | {
-        "summary": f"the gradient {flow.verdict}. Units: {said}. Largest Lyapunov exponent {largest:.4g} a step."
-    }
+    save_arrays(folder.explain / "gradients.npz", flow.arrays())
+    write_values(folder, "gradients.json", flow.to_json())
+    return flow.to_json()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from recurra.errors import OptionError
-from recurra.plots.decision_tree import plot_decision_tree
 from recurra.report.page import Figure, Section, picture
 from recurra.report.subject import Subject
 from recurra.tasks.mimic import held_out, judge_tree, mimic
@@ -22,7 +21,7 @@ def mimic_section(subject: Subject) -> Section | None:
     found = judge_tree(steps, subject.model, tree)
     said = f"{tree.leaves} leaves, average path length {found.path_length:.2f}, fidelity {found.fidelity:.4f}"
     file = subject.folder.explain / "mimic"
-    plot_decision_tree(tree, file, said)
+    tree.plot(file, title=said)
     return Section(
         "Decision tree",
         [

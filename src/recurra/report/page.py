@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 
 from recurra import __version__
-from recurra.plots.unit_colours import SHADES
+from recurra.plots.units import SHADES
 
 
 @dataclass(frozen=True)

@@ -372,7 +372,7 @@ class EventTask(Task[EventModel]):
             names,
             [*names, "(end of case)"],
             draw_from([strings_of(part, name) for part in parts]),
-            says_next=True,
+            predicts_next=True,
             end=len(names),
             about=self._about_reading(model, x, parts[2]),
         )

@@ -14,13 +14,13 @@ from recurra.data.series import Scaling, Series, read_timed_series
 from recurra.data.series_tasks import TO_FORECAST
 from recurra.data.windows import Windows
 from recurra.errors import DataError, OptionError, choose_from
+from recurra.metrics.forecast import Forecast
 from recurra.models.autoregression import Autoregression, best_autoregression, find_season
 from recurra.models.forecast import Forecaster
 from recurra.models.heads import HEADS
 from recurra.tasks.task import (
     Evaluation,
     Examples,
-    Forecast,
     Probe,
     Question,
     Recipe,

@@ -12,9 +12,10 @@ from torch import Tensor
 from recurra.data.rolls import KEYS, Rolls, key_name, read_rolls
 from recurra.data.windows import Windows
 from recurra.errors import DataError, OptionError
+from recurra.metrics.forecast import Forecast
 from recurra.models.forecast import Forecaster
 from recurra.tasks.forecast import ForecastModel, ForecastTask, check_pieces, unused_components
-from recurra.tasks.task import SHOWN, Evaluation, Examples, Forecast, Probe, Question, Recipe, Settings
+from recurra.tasks.task import SHOWN, Evaluation, Examples, Probe, Question, Recipe, Settings
 from recurra.training.backtest import draw_noise
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import evaluate
@@ -113,7 +114,7 @@ class PianoRollTask(ForecastTask):
         """How a piece goes on: the keys of each frame."""
         if not self.rolls.test:
             return None
-        said = self.forecast(model, SHOWN).said
+        said = self.forecast(model, SHOWN).predictions
         names = [[key_name(k) for k in frame.nonzero()[:, 0].tolist()] for frame in said]
         rows = [(str(k + 1), " ".join(keys) or "(silence)") for k, keys in enumerate(names)]
         return Examples(("frames ahead", "keys"), rows, "forecast RUN")

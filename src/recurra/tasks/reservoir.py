@@ -14,12 +14,12 @@ from recurra.analysis.echo import echo_state
 from recurra.data.series import Series, read_series
 from recurra.data.series_tasks import TO_FORECAST, narma
 from recurra.errors import DataError, OptionError, choose_from
+from recurra.metrics.forecast import Forecast
 from recurra.models.reservoir import EchoState, Lesson
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.tasks.task import (
     Evaluation,
     Examples,
-    Forecast,
     Probe,
     Question,
     Recipe,

@@ -14,12 +14,13 @@ from recurra.analysis.automata.reading import Reading
 from recurra.cells.catalogue import find_cell
 from recurra.errors import OptionError, choose_from
 from recurra.layers.recurrent import Recurrent
+from recurra.metrics.forecast import Forecast
 from recurra.models.sequence import SequenceModel
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.training.distributed import Ranks
 from recurra.training.loop import Loop, Training
 from recurra.training.tree_penalty import MOST_STEPS, Steps, TreePenalty
-from recurra.types import Float, setting
+from recurra.types import setting
 
 
 @dataclass(frozen=True)
@@ -155,24 +156,6 @@ class Question:
     dynamic: float | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Forecast:
-    """How a series goes on: what was known of its columns, and what is said of the steps after.
-
-    - `low`, `high`: bounds that hold `level` of what may come; `None` where one thing is said. `true`: what came, if it is known.
-    - `times`: those of the steps to come, if rows have times.
-    """
-
-    names: tuple[str, ...]
-    known: Float[Tensor, "T C"]
-    said: Float[Tensor, "K C"]
-    low: Float[Tensor, "K C"] | None = None
-    high: Float[Tensor, "K C"] | None = None
-    level: float | None = None
-    true: Float[Tensor, "K C"] | None = None
-    times: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True)
 class Evaluation:
     """Scores by model; each is a row of named numbers. `steps`: how many predictions they are the mean of.
@@ -208,8 +191,8 @@ SHOWN = 8
 
 def forecast_examples(ahead: Forecast) -> Examples:
     """The first column of a forecast, beside as much of what was known."""
-    name, steps = ahead.names[0], len(ahead.said)
-    past, said = ahead.known[-steps:, 0].tolist(), ahead.said[:, 0].tolist()
+    name, steps = ahead.names[0], len(ahead.predictions)
+    past, said = ahead.known[-steps:, 0].tolist(), ahead.predictions[:, 0].tolist()
     lines = {
         f"{name}, known": ([float(k) for k in range(1 - len(past), 1)], past),
         f"{name}, forecast": ([float(k) for k in range(1, steps + 1)], said),

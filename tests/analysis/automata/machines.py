@@ -20,19 +20,19 @@ class Slipping(Reading):
     """
 
     def __init__(
-        self, machine: Moore, draw: Callable[[int, int], Tensor], *, slips: float = 0.0, speaks_first: bool = True
+        self, machine: Moore, draw: Callable[[int, int], Tensor], *, slips: float = 0.0, predicts_first: bool = True
     ):
         self.machine, self.truth, self.slips = machine, machine, slips
-        self.symbols, self.classes = machine.symbols, tuple(dict.fromkeys(name for name in machine.says if name))
+        self.symbols, self.classes = machine.symbols, tuple(dict.fromkeys(name for name in machine.outputs if name))
         self.draw = self.draw_test = draw
-        self.speaks_first, self.is_language, self.says_next = speaks_first, False, False
+        self.predicts_first, self.is_language, self.predicts_next = predicts_first, False, False
         self.start = torch.tensor([0, PERIOD - 1])
         self.table = torch.tensor(machine.after)
-        self.voices = torch.tensor([self.classes.index(name) for name in machine.says if name])
+        self.voices = torch.tensor([self.classes.index(name) for name in machine.outputs if name])
 
     def step(self, s: Tensor, symbol: Tensor) -> Tensor:
         return torch.stack([self.table[s[:, 0], symbol], (s[:, 1] * 31 + symbol * 17 + 7) % PERIOD], dim=1)
 
-    def says(self, s: Tensor) -> Tensor:
+    def predict(self, s: Tensor) -> Tensor:
         slips = s[:, 1] < self.slips * PERIOD
         return (self.voices[s[:, 0]] + slips) % len(self.classes)

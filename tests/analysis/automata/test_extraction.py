@@ -52,7 +52,7 @@ def test_of_a_machine_that_slips_the_machine_is_chosen(method: str) -> None:
     assert found.counterexamples
     for string in found.counterexamples:
         one = torch.tensor([string], dtype=torch.int64).view(1, -1)
-        assert int(network.listen(one)[0, -1]) != int(network.spoken(machine, one)[0, -1])
+        assert int(network.predictions(one)[0, -1]) != int(network.outputs_of(machine, one)[0, -1])
 
 
 def test_the_truth_is_not_looked_at() -> None:
@@ -76,7 +76,9 @@ def test_ways_that_no_string_takes_are_not_known(method: str) -> None:
     known = {
         (machine.name, k) for machine, row in zip(machines, useful, strict=True) for k in row.nonzero()[0].tolist()
     }
-    untaught = torch.tensor([[k > 0 and (name, k) not in known for k in range(len(TRIGGERS))] for name in whole.says])
+    untaught = torch.tensor(
+        [[k > 0 and (name, k) not in known for k in range(len(TRIGGERS))] for name in whole.outputs]
+    )
 
     class Untaught(Slipping):
         """Triggers that never do anything in a state of this name lead anywhere."""
@@ -85,12 +87,12 @@ def test_ways_that_no_string_takes_are_not_known(method: str) -> None:
             there, in_vain = super().step(s, symbol), untaught[s[:, 0], symbol]
             return torch.stack([torch.where(in_vain, s[:, 1] % whole.size, there[:, 0]), there[:, 1]], dim=1)
 
-    network = Untaught(whole, lambda count, seed: washing_machine(count, 60, seed, noise=0.0)[0], speaks_first=False)
+    network = Untaught(whole, lambda count, seed: washing_machine(count, 60, seed, noise=0.0)[0], predicts_first=False)
     network.truth = whole.minimised()
     found = extract(network, method, count=300, scored=300)
     assert found.is_the_truth
     assert found.machine.size == 13
-    for name, row in zip(found.machine.says, found.machine.after, strict=True):
+    for name, row in zip(found.machine.outputs, found.machine.after, strict=True):
         ways = [TRIGGERS[k] for k, then in enumerate(row) if then >= 0]
         assert name not in ("Soak", "Dry") or ways == ["none", "Level" if name == "Soak" else "Timer"]
     assert found.to_json()["unknown_ways"] > 60

@@ -30,7 +30,7 @@ def said(machine: Moore, string: tuple[int, ...]) -> str | None:
         state = machine.after[state][symbol]
         if state < 0:
             return None
-    return machine.says[state]
+    return machine.outputs[state]
 
 
 def strings(length: int) -> list[tuple[int, ...]]:
@@ -44,7 +44,7 @@ def test_a_minimised_machine_says_the_same_and_no_two_of_its_states_are_alike(ma
         assert said(small, string) == said(machine, string)
     behaviours = {
         tuple(
-            said(Moore(BITS, small.after, small.says), path + string) if path is not None else None
+            said(Moore(BITS, small.after, small.outputs), path + string) if path is not None else None
             for string in strings(6)
         )
         for path in [next(p for p in strings(6) if end(small, p) == state) for state in range(small.size)]
@@ -89,7 +89,7 @@ def test_a_first_state_that_says_nothing_is_the_one_that_leads_alike() -> None:
     silent = Moore(BITS, ((1, 2), (1, 2), (2, 1)), (None, "even", "odd"))
     assert silent.minimised() == ODD
     alone = Moore(BITS, ((1, 1), (1, 2), (2, 1)), (None, "even", "odd"))
-    assert alone.minimised().says == (None, "even", "odd")
+    assert alone.minimised().outputs == (None, "even", "odd")
 
 
 def test_answers_on_ways_may_need_fewer_states() -> None:

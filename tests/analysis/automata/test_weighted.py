@@ -82,7 +82,7 @@ def test_what_is_rounded_does_not_make_the_loss_less_than_nothing() -> None:
         says = torch.nn.Linear(3, 40)
         torch.nn.init.zeros_(says.weight)
         says.bias.data = logits
-        reading = Reading(Recurrent("elman", 40, 3), torch.eye(40), says, names, names, says_next=True)
+        reading = Reading(Recurrent("elman", 40, 3), torch.eye(40), says, names, names, predicts_next=True)
         same = Weighted(names, names, torch.zeros(1, 40).long(), logits.softmax(0)[None], torch.ones(1, 40))
         assert 0 <= weighted._judge(reading, [same], strings)[1].lost[0] < 1e-5
 
@@ -110,7 +110,7 @@ def test_strings_that_are_drawn_end() -> None:
 def test_of_strings_that_end_only_what_is_inside_counts() -> None:
     """Of ab and b, each followed by its end, at a chance of 1/4 each and of 1/2 for the ends."""
     strings = torch.tensor([[0, 1, -1], [1, -1, -1]])
-    reading = steady(draw=lambda count, seed: strings, says_next=True)
+    reading = steady(draw=lambda count, seed: strings, predicts_next=True)
     assert reading.inside(strings).tolist() == [[False, True, True, False], [False, True, False, False]]
     true = reading.true(strings)
     assert true is not None

@@ -1,42 +1,110 @@
-"""A network as a state machine: the attractors in which it rests, and to which of them a trigger takes it from each.
+"""A network as a state machine: its attractors under a resting input, and which of them each trigger leads to from each.
 
-A trigger is read for one step; then the resting input is held until the state stands still. Nothing is assumed about how many
-states there are: they are found from the first one, by trying every trigger in each.
+The network reads a trigger for one step, then the resting input until its state stands still. The number of states need not be
+known: the search begins at the first one and tries every trigger in each state that it finds.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from recurra.analysis.automata.finite import Machine
 from recurra.analysis.jacobians import StepMap
+from recurra.results import Result, Table
 from recurra.types import Float, Int
 
 STILL = 1e-10
 """A step that moves every unit by less than this, relative to its size, stands still."""
 SAME = 1e-5
 """States that stand still closer than this, relative to their size, are one: contraction leaves a little way to go."""
+DRAWN = 40
+"""Steps of rest that the path of a transition shows."""
 
 
-@dataclass(frozen=True)
-class Automaton:
+@dataclass(frozen=True, eq=False)
+class Transition:
+    """From one attractor to another: the triggers that lead along it, by number, and the states on the path of the first."""
+
+    start: int
+    to: int
+    triggers: tuple[int, ...]
+    path: Float[Tensor, "T S"]
+
+
+@dataclass(frozen=True, eq=False)
+class Automaton(Result):
     """States and transitions of a network.
 
     - `states`: attractors under the resting input; the first is where it rests from its initial state.
     - `after`: by state and trigger, the number of the next state; −1 where it stands still nowhere, or at no attractor.
     - `radii`: the size of the largest eigenvalue at each state; less than 1, and the smaller the faster it is restored.
+    - `transitions`: from each state to another one. `names`, `triggers`: of the states and of the triggers; see `named`.
     """
 
     states: Float[Tensor, "A S"]
     after: Int[Tensor, "A K"]
     radii: Float[Tensor, " A"]
+    transitions: tuple[Transition, ...] = ()
+    names: tuple[str, ...] = ()
+    triggers: tuple[str, ...] = ()
 
     @property
     def is_complete(self) -> bool:
         return len(self.states) > 0 and bool((self.after >= 0).all())
+
+    @property
+    def lost(self) -> int:
+        """How many pairs of a state and a trigger lead to no attractor."""
+        return int((self.after < 0).sum())
+
+    def named(self, names: Sequence[str], triggers: Sequence[str]) -> Automaton:
+        """The same automaton with names of its states and triggers, in place of their numbers."""
+        return replace(self, names=tuple(names), triggers=tuple(triggers))
+
+    def name_of(self, s: Float[Tensor, " S"]) -> str | None:
+        """The name of a state that stands still, if it is one of these."""
+        distance = (self.states - s).norm(dim=1)
+        closest = int(distance.argmin())
+        return self.names[closest] if float(distance[closest]) < 1e-4 * (1 + float(s.norm())) else None
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "from": self.names[each.start],
+                "triggers": [self.triggers[k] for k in each.triggers],
+                "to": self.names[each.to],
+            }
+            for each in self.transitions
+        ]
+
+    def table(self) -> Table:
+        rows = [(row["from"], ", ".join(row["triggers"]), row["to"]) for row in self._rows()]
+        return Table(("from", "triggers", "to"), rows, str(self))
+
+    def __str__(self) -> str:
+        if not self.names:
+            return "as a state machine: it comes to rest nowhere."
+        return (
+            f"as a state machine: {len(self.names)} states ({', '.join(self.names)}); {len(self.transitions)} transitions "
+            f"between them, {self.lost} of {self.after.numel()} triggers lead to no attractor."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "states": list(self.names),
+            "largest_eigenvalue": float(self.radii.max()) if len(self.radii) else None,
+            "transitions": self._rows(),
+            "lost": self.lost,
+            "summary": str(self),
+        }
+
+    def arrays(self) -> dict[str, Tensor]:
+        return {"states": self.states, "after": self.after}
 
 
 @torch.no_grad()
@@ -100,6 +168,27 @@ def extract_automaton(
         torch.stack(known) if known else torch.empty(0, F.size, dtype=F.dtype),
         torch.tensor(rows, dtype=torch.int64).view(len(rows), len(triggers)),
         torch.tensor(radii, dtype=F.dtype),
+        _transitions(F, known, rows, triggers, resting),
+        tuple(str(k) for k in range(len(known))),
+        tuple(str(k) for k in range(len(triggers))),
+    )
+
+
+def _transitions(
+    F: StepMap, states: list[Tensor], after: list[list[int]], triggers: Tensor, resting: Tensor
+) -> tuple[Transition, ...]:
+    """All pairs of different attractors with a trigger between them, and the path that the first such trigger takes."""
+    pairs = [(k, to) for k, row in enumerate(after) for to in sorted(set(row) - {k, -1})]
+    if not pairs:
+        return ()
+    fired = [tuple(t for t, then in enumerate(after[k]) if then == to) for k, to in pairs]
+    paths = [torch.stack([states[k] for k, _ in pairs])]
+    paths.append(F(paths[0], triggers[[each[0] for each in fired]]))
+    for _ in range(DRAWN):
+        paths.append(F(paths[-1], resting[None]))
+    return tuple(
+        Transition(k, to, each, path)
+        for (k, to), each, path in zip(pairs, fired, torch.stack(paths, dim=1), strict=True)
     )
 
 

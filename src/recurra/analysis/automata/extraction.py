@@ -1,7 +1,7 @@
-"""From a network to its automaton: a curve of machines, the one that is chosen, and how true it is.
+"""From a network to its automaton: a curve of machines, the one that is chosen, and its fidelity.
 
-Three sets of strings are used, each for one thing: machines are built on the first, one of them is chosen on the second, and
-it is scored on the third. What is true, where it is known, is compared with at the end.
+Machines are built on one set of strings, one of them is chosen on a second set, and it is scored on a third. Where the truth is
+known, it is compared with at the end.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from recurra.analysis.automata.learning import guesses
 from recurra.analysis.automata.quotient import quotients
 from recurra.analysis.automata.reading import Reading
 from recurra.errors import OptionError, choose_from
+from recurra.results import Result, Table
 from recurra.types import Float, Int
 
 METHODS: dict[str, Callable[[Reading, Tensor, int], Iterator[Moore]]] = {"quotient": quotients, "learning": guesses}
@@ -30,8 +31,8 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Point:
-    """A machine on the curve. `chosen_by`: how often it says what the network says on the strings that choose, with the
-    standard error `spread`; `network`, `truth`: how often it says what the network says and what is true, on those that score."""
+    """A machine on the curve. `chosen_by`: how often its output is the network's prediction on the strings that choose, with
+    the standard error `spread`; `network`, `truth`: how often it is the prediction and the truth on the strings that score."""
 
     machine: Moore
     chosen_by: float
@@ -44,11 +45,19 @@ class Point:
         return self.machine.size
 
 
+def counted(count: int) -> str:
+    return f"{count} state{'s' if count != 1 else ''}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.3f} %"
+
+
 @dataclass(frozen=True)
-class Extraction:
+class Extraction(Result):
     """The curve, by states, and which point of it was chosen.
 
-    - `why`: how it was chosen. `accuracy`: how often the network itself says what is true on the strings that score.
+    - `why`: how it was chosen. `accuracy`: of the network itself on the strings that score.
     - `counterexamples`: strings that score on which the chosen machine and the network differ, the shortest ones.
     - `difference`: the shortest string on which it differs from the truth; `None` if there is none, or no truth.
     """
@@ -74,8 +83,44 @@ class Extraction:
         """As many states as the true machine has, and no string that tells them apart."""
         return self.truth is not None and self.difference is None and self.machine.size == self.truth.size
 
+    def table(self) -> Table:
+        """The curve without machines that are no better than a smaller one."""
+        columns = ["states", "as the network: choosing", "scoring", *([] if self.accuracy is None else ["as is true"])]
+        rows, best = [], -1.0
+        for point in self.curve:
+            if point.chosen_by > best or point is self.chosen:
+                best = max(best, point.chosen_by)
+                shares = (point.chosen_by, point.network, *([] if point.truth is None else [point.truth]))
+                mark = " ←" if point is self.chosen else ""
+                rows.append((f"{point.states}{mark}", *map(percent, shares)))
+        return Table(
+            columns, rows, f"{self.method}: how often a machine of so many states predicts what the network does"
+        )
+
+    def __str__(self) -> str:
+        table, machine = self.table(), self.machine
+        lines = [str(table)]
+        if len(table.rows) < len(self.curve):
+            left_out = len(self.curve) - len(table.rows)
+            lines.append(f"{left_out} more, no better than a smaller one, are left out; --json has them.")
+        lines.append(f"chosen: {counted(machine.size)}, {self.why}.")
+        lines.append(f"fidelity to the network on strings that score: {percent(self.chosen.network)}")
+        if self.chosen.truth is not None and self.accuracy is not None:
+            own = percent(self.accuracy)
+            lines.append(f"fidelity to the truth: {percent(self.chosen.truth)}; the network's own: {own}")
+        if self.truth is not None:
+            apart = self.difference
+            found = "no string tells the two apart." if apart is None else f"they differ on {machine.spell(apart)}"
+            lines.append(f"the true machine has {counted(self.truth.size)}; {found}")
+        if self.counterexamples:
+            lines.append("it differs from the network on: " + "; ".join(map(machine.spell, self.counterexamples)))
+        if machine.unknown:
+            ways = machine.size * len(machine.symbols)
+            lines.append(f"{machine.unknown} of {ways} transitions were never taken by the strings and are not known.")
+        return "\n".join(lines)
+
     def to_json(self) -> dict[str, Any]:
-        said = {"method": self.method, "states": self.chosen.states, "why": self.why}
+        about = {"method": self.method, "states": self.chosen.states, "why": self.why}
         curve = [
             {"states": p.states, "chosen_by": p.chosen_by, "network": p.network, "truth": p.truth} for p in self.curve
         ]
@@ -84,13 +129,13 @@ class Extraction:
             "fidelity": self.chosen.network,
             "fidelity_to_truth": self.chosen.truth,
             "accuracy_of_network": self.accuracy,
-            "unknown_ways": sum(then < 0 for row in machine.after for then in row),
+            "unknown_ways": machine.unknown,
             "counterexamples": [machine.spell(string) for string in self.counterexamples],
         }
         if self.truth is not None:
             found["is_the_truth"] = self.is_the_truth
             found["difference"] = None if self.difference is None else machine.spell(self.difference)
-        return said | found | {"curve": curve, "machine": machine.to_json()}
+        return about | found | {"curve": curve, "machine": machine.to_json()}
 
 
 def extract(
@@ -112,11 +157,11 @@ def extract(
     if states is not None and states < 1:
         raise OptionError(f"an automaton has at least 1 state; got {states}.")
     build, choose = reading.draw(count, 3 * seed), reading.draw(count, 3 * seed + 1)
-    said = reading.listen(choose)
+    predicted = reading.predictions(choose)
     best: dict[int, tuple[float, float, Moore]] = {}  # by size, as the strings that choose see it
     for machine in (each for made in make(reading, build, most) for each in with_known_start(made, build)):
-        share, spread = _agreement(reading.spoken(machine, choose), said)
-        if best and machine.size > most:  # learning by asking may find several states at once
+        share, spread = _agreement(reading.outputs_of(machine, choose), predicted)
+        if best and machine.size > most:  # learning may find several states at once
             continue
         if machine.size not in best or share > best[machine.size][0]:
             best[machine.size] = (share, spread, machine)
@@ -124,38 +169,38 @@ def extract(
         size, why = knee({n: (share, spread) for n, (share, spread, _) in best.items()})
     else:
         within = [n for n in best if n <= states] or [min(best)]
-        size, why = max(within, key=lambda n: (best[n][0], -n)), f"the best with at most {states} states, as was asked"
+        size, why = max(within, key=lambda n: (best[n][0], -n)), f"the best with at most {states} states, as you asked"
     share, spread, machine = best.pop(size)
     machine = completed(machine, reading, build)
     size = machine.size
-    best[size] = (*_agreement(reading.spoken(machine, choose), said), machine)
+    best[size] = (*_agreement(reading.outputs_of(machine, choose), predicted), machine)
 
     strings = reading.draw_test(scored, 3 * seed + 2)
-    said = reading.listen(strings)
+    predicted = reading.predictions(strings)
     true = reading.true(strings)
     curve = []
     for n in sorted(best):
         share, spread, machine = best[n]
-        spoken = reading.spoken(machine, strings)
-        truth = None if true is None else _agreement(spoken, true)[0]
-        curve.append(Point(machine, share, spread, _agreement(spoken, said)[0], truth))
+        outputs = reading.outputs_of(machine, strings)
+        truth = None if true is None else _agreement(outputs, true)[0]
+        curve.append(Point(machine, share, spread, _agreement(outputs, predicted)[0], truth))
         if n == size:
-            wrong = (spoken != said) & (said >= 0)
+            wrong = (outputs != predicted) & (predicted >= 0)
     return Extraction(
         method,
         tuple(curve),
         next(point for point in curve if point.states == size),
         why,
-        None if true is None else _agreement(said, true)[0],
+        None if true is None else _agreement(predicted, true)[0],
         _shortest(strings, wrong),
         reading.truth,
     )
 
 
-def _agreement(spoken: Int[Tensor, "N T"], said: Int[Tensor, "N T"]) -> tuple[float, float]:
-    """How often the first says what the second says, where that says something; and the standard error over strings."""
-    counts = said >= 0
-    return over_steps(((spoken == said) & counts).sum(1).double(), counts.sum(1).double())
+def _agreement(outputs: Int[Tensor, "N T"], predicted: Int[Tensor, "N T"]) -> tuple[float, float]:
+    """How often the first is the second, where that is known; and the standard error over strings."""
+    counts = predicted >= 0
+    return over_steps(((outputs == predicted) & counts).sum(1).double(), counts.sum(1).double())
 
 
 def over_steps(sums: Float[Tensor, " N"], steps: Float[Tensor, " N"]) -> tuple[float, float]:

@@ -1,11 +1,12 @@
-"""Finite state machines: run, made as small as they can be, compared. Moore machines speak in states, Mealy machines on ways.
+"""Finite state machines: run, minimised, compared. Moore machines have outputs of states, Mealy machines of transitions.
 
-A machine need not be complete: where a symbol leads nowhere that is known, the next state is −1.
+A machine need not be complete: where a transition is not known, the next state is −1.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -14,12 +15,13 @@ import torch
 from torch import Tensor
 
 from recurra.errors import OptionError
+from recurra.results import Result, Table
 from recurra.types import Int
 
 
 @dataclass(frozen=True)
-class Machine(ABC):
-    """States and ways between them. State 0 is the first.
+class Machine(Result, ABC):
+    """States and transitions. State 0 is the first.
 
     - `symbols`: what is read, by name. `after`: by state and symbol the next state, or −1.
     """
@@ -28,16 +30,16 @@ class Machine(ABC):
     after: tuple[tuple[int, ...], ...]
 
     @abstractmethod
-    def voice(self, state: int) -> Hashable:
-        """What a state says for itself, apart from where it leads."""
+    def output(self, state: int) -> Hashable:
+        """The output of a state, or of all transitions from it."""
 
     @abstractmethod
     def taken(self, order: Sequence[int], after: tuple[tuple[int, ...], ...]) -> Self:
-        """The machine that has these states alone, with other ways between them."""
+        """The machine of these states alone, with other transitions."""
 
     @abstractmethod
     def differs(self, state: int, other: Self, its: int) -> int | None:
-        """−1 if two states say different things, the first symbol on which their answers differ, or `None`."""
+        """−1 if two states differ in their outputs, the first symbol on whose transition they do, or `None`."""
 
     @property
     def is_complete(self) -> bool:
@@ -65,7 +67,7 @@ class Machine(ABC):
         one that leads somewhere where it leads nowhere.
         """
         reached = self.reached()
-        classes = _numbered([self.voice(state) for state in reached])
+        classes = _numbered([self.output(state) for state in reached])
         while True:
             place = dict(zip(reached, classes, strict=True)) | {-1: -1}
             finer = _numbered([(place[state], *(place[then] for then in self.after[state])) for state in reached])
@@ -90,7 +92,7 @@ class Machine(ABC):
         return found
 
     def difference(self, other: Self) -> tuple[int, ...] | None:
-        """The shortest string after which the two say different things; `None` if there is none where both know the way."""
+        """The shortest string after which the outputs differ; `None` if there is none where both know the transitions."""
         if self.symbols != other.symbols:
             raise OptionError(f"machines that read {self.symbols} and {other.symbols} cannot be compared.")
         waiting: list[tuple[int, int, tuple[int, ...]]] = [(0, 0, ())]
@@ -119,33 +121,47 @@ class Machine(ABC):
         names = [self.symbols[k] for k in string]
         return ("" if all(len(name) == 1 for name in names) else " ").join(names) or "ε"
 
+    @property
+    def unknown(self) -> int:
+        """How many transitions are not known."""
+        return sum(then < 0 for row in self.after for then in row)
+
+    @abstractmethod
+    def state_names(self) -> list[str]:
+        """A name for each state, no two alike."""
+
+    def table(self) -> Table:
+        names = self.state_names()
+        rows = [(names[k], *(names[then] if then >= 0 else "?" for then in row)) for k, row in enumerate(self.after)]
+        return Table(("state", *map(shown, self.symbols)), rows)
+
 
 @dataclass(frozen=True)
 class Moore(Machine):
-    """`says`: what it says in each state. The first may say nothing (`None`): then it is merged with one that leads alike.
+    """`outputs`: by state. The first may have none (`None`): then it is merged with one that leads alike.
 
     ```python
     odd = Moore(("0", "1"), ((0, 1), (1, 0)), ("even", "odd"))
     odd.minimised().size                                     # 2
-    odd.difference(Moore(("0", "1"), ((0, 0),), ("even",)))     # (1,): after 1 it says odd
+    odd.difference(Moore(("0", "1"), ((0, 0),), ("even",)))     # (1,): after 1 it is odd
     ```
     """
 
-    says: tuple[str | None, ...]
+    outputs: tuple[str | None, ...]
 
-    def voice(self, state: int) -> Hashable:
-        return self.says[state]
+    def output(self, state: int) -> Hashable:
+        return self.outputs[state]
 
     def taken(self, order: Sequence[int], after: tuple[tuple[int, ...], ...]) -> Self:
-        return replace(self, after=after, says=tuple(self.says[state] for state in order))
+        return replace(self, after=after, outputs=tuple(self.outputs[state] for state in order))
 
     def differs(self, state: int, other: Self, its: int) -> int | None:
-        said, there = self.says[state], other.says[its]
-        return -1 if said is not None and there is not None and said != there else None
+        here, there = self.outputs[state], other.outputs[its]
+        return -1 if here is not None and there is not None and here != there else None
 
     def minimised(self) -> Self:
         small = super().minimised()
-        if small.says[0] is not None or any(0 in row for row in small.after):
+        if small.outputs[0] is not None or any(0 in row for row in small.after):
             return small
         for state in range(1, small.size):
             pairs = zip(small.after[0], small.after[state], strict=True)
@@ -154,33 +170,51 @@ class Moore(Machine):
         return small
 
     def answers(self) -> Mealy:
-        """The Mealy machine that answers each symbol with what is said after it; it may be smaller."""
-        said = [[self.says[then] if then >= 0 else None for then in row] for row in self.after]
-        return Mealy(self.symbols, self.after, tuple(tuple(row) for row in said)).minimised()
+        """The Mealy machine whose transitions have the outputs of the states that they lead to; it may be smaller."""
+        outputs = [[self.outputs[then] if then >= 0 else None for then in row] for row in self.after]
+        return Mealy(self.symbols, self.after, tuple(tuple(row) for row in outputs)).minimised()
+
+    def state_names(self) -> list[str]:
+        """The output of each state, with a number where several have the same."""
+        outputs = [name or "start" for name in self.outputs]
+        count, seen = Counter(outputs), Counter[str]()
+        names = []
+        for name in outputs:
+            seen[name] += 1
+            names.append(f"{name} {seen[name]}" if count[name] > 1 else name)
+        return names
 
     def to_json(self) -> dict[str, Any]:
-        return {"symbols": list(self.symbols), "says": list(self.says), "after": [list(row) for row in self.after]}
+        return {"symbols": list(self.symbols), "says": list(self.outputs), "after": [list(row) for row in self.after]}
 
 
 @dataclass(frozen=True)
 class Mealy(Machine):
-    """`says`: what it answers, by state and symbol; `None` where it leads nowhere that is known."""
+    """`outputs`: by state and symbol; `None` where the transition is not known."""
 
-    says: tuple[tuple[str | None, ...], ...]
+    outputs: tuple[tuple[str | None, ...], ...]
 
-    def voice(self, state: int) -> Hashable:
-        return self.says[state]
+    def output(self, state: int) -> Hashable:
+        return self.outputs[state]
+
+    def state_names(self) -> list[str]:
+        return [str(state) for state in range(self.size)]
 
     def taken(self, order: Sequence[int], after: tuple[tuple[int, ...], ...]) -> Self:
-        return replace(self, after=after, says=tuple(self.says[state] for state in order))
+        return replace(self, after=after, outputs=tuple(self.outputs[state] for state in order))
 
     def differs(self, state: int, other: Self, its: int) -> int | None:
-        pairs = enumerate(zip(self.says[state], other.says[its], strict=True))
-        return next((k for k, (said, there) in pairs if None not in (said, there) and said != there), None)
+        pairs = enumerate(zip(self.outputs[state], other.outputs[its], strict=True))
+        return next((k for k, (here, there) in pairs if None not in (here, there) and here != there), None)
 
     def to_json(self) -> dict[str, Any]:
-        said = [list(row) for row in self.says]
-        return {"symbols": list(self.symbols), "says": said, "after": [list(row) for row in self.after]}
+        outputs = [list(row) for row in self.outputs]
+        return {"symbols": list(self.symbols), "says": outputs, "after": [list(row) for row in self.after]}
+
+
+def shown(symbol: str) -> str:
+    """A symbol's name as one can read it in a list: in quotation marks where it is blank, a comma or cannot be printed."""
+    return symbol if symbol.isprintable() and symbol.strip() == symbol not in ("", ",") else repr(symbol)
 
 
 def _numbered(values: Sequence[Hashable]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Learning an automaton by asking: the network is the teacher, which names a class after any string.
+"""Learning an automaton by asking: the network is the teacher, which predicts a class after any string.
 
 Kearns & Vazirani's algorithm (1994), as AALpy has it: each counterexample, a string on which the guess and the network differ,
 adds a state. All guesses are kept, since the last of them may be mostly the network's own slips.
@@ -18,7 +18,7 @@ from recurra.errors import OptionError
 from recurra.types import Int
 
 NOWHERE = -2
-"""What is said where the network is not asked."""
+"""The output where the network is not asked."""
 
 
 def guesses(reading: Reading, strings: Int[Tensor, "N T"], most: int = 64) -> Iterator[Moore]:
@@ -35,16 +35,16 @@ def guesses(reading: Reading, strings: Int[Tensor, "N T"], most: int = 64) -> It
             "learning by asking needs AALpy: pip install 'recurra[automata]'. Or use the quotient."
         ) from None
 
-    said = reading.listen(strings)
-    follows = set(zip(said[:, :-1].flatten().tolist(), strings.flatten().tolist(), strict=True))
+    predictions = reading.predictions(strings)
+    follows = set(zip(predictions[:, :-1].flatten().tolist(), strings.flatten().tolist(), strict=True))
     found: list[Moore] = []
 
     class Asked(SUL):  # type: ignore[misc]
-        """The network, asked for one string at a time; states after their beginnings are kept, with what is said there."""
+        """The network, asked for one string at a time; states after their beginnings are cached, with the predictions there."""
 
         def __init__(self) -> None:
             super().__init__()
-            self.known: dict[tuple[int, ...], tuple[Tensor, int]] = {(): (reading.start[None], int(said[0, 0]))}
+            self.known: dict[tuple[int, ...], tuple[Tensor, int]] = {(): (reading.start[None], int(predictions[0, 0]))}
 
         def pre(self) -> None:
             self.string: tuple[int, ...] = ()
@@ -54,10 +54,10 @@ def guesses(reading: Reading, strings: Int[Tensor, "N T"], most: int = 64) -> It
 
         def step(self, letter: int | None) -> int:
             if letter is not None:
-                (state, named), self.string = self.known[self.string], (*self.string, letter)
+                (state, before), self.string = self.known[self.string], (*self.string, letter)
                 if self.string not in self.known:
                     there = reading.step(state, torch.tensor([letter]))
-                    now = int(reading.says(there)[0]) if (named, letter) in follows else NOWHERE
+                    now = int(reading.predict(there)[0]) if (before, letter) in follows else NOWHERE
                     self.known[self.string] = (there, now)
             return self.known[self.string][1]
 
@@ -67,11 +67,11 @@ def guesses(reading: Reading, strings: Int[Tensor, "N T"], most: int = 64) -> It
         def find_cex(self, hypothesis: Any) -> tuple[int, ...] | None:
             guess = _machine(reading, hypothesis)
             found.append(guess)
-            spoken = reading.spoken(guess, strings)
-            wrong = (spoken != said) & (said >= 0)
+            outputs = reading.outputs_of(guess, strings)
+            wrong = (outputs != predictions) & (predictions >= 0)
             for t, row in torch.nonzero(wrong.T).tolist() if guess.size < most else []:
                 string = tuple(strings[row, :t].tolist())
-                if self.sul.query(string)[-1] != int(spoken[row, t]):  # alone, it may be rounded otherwise
+                if self.sul.query(string)[-1] != int(outputs[row, t]):  # alone, it may be rounded otherwise
                     return string
             return None
 

@@ -1,4 +1,4 @@
-"""A network as something that reads symbols: its state after each, and which class it names there."""
+"""A network that reads symbols: its state after each, and the class that it predicts there."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Reading:
 
     - `layer`, `x`: the recurrent layers, and the vector `[K, D]` of each of the K symbols that they read.
     - `readout`: outputs of the last layer to the scores of classes; only the first so many count as there are `classes`.
-    - `draw`: a count and a seed to strings `[N, T]`, as the network met them in training; `draw_test`: as it is judged by.
-      None: strings of up to `length` symbols that the network draws itself, as a language model does. A string that ends
-      before the others do has −1 from there on; one without any −1 may have gone on.
-    - `says_next`: the classes are what comes next, the symbols first and in their order; it always is so where the network
-      draws its strings. `end`: the class that stands for the end of a string.
+    - `draw`: a count and a seed to strings `[N, T]`, as in training; `draw_test`: as in its evaluation.
+      None: strings of up to `length` symbols that the network samples itself, as a language model does. A string that ends
+      before the others has −1 from there on; one without any −1 may have gone on.
+    - `predicts_next`: the classes are what comes next, the symbols first and in their order; always so where the network
+      samples its strings. `end`: the class that stands for the end of a string.
     - `opening`: symbols, by number in `x`, that are read before every string; they are not in `symbols`. Without any, the
-      network says nothing before its first symbol.
+      network predicts nothing before its first symbol.
     - `truth`: the machine that it should be, where that is known. It is compared with, never learned from.
-    - `about`: in words, what of the network's input a symbol does not say, and what was put in its place.
+    - `about`: in words, which part of the network's input a symbol leaves open, and what was put in its place.
     """
 
     def __init__(
@@ -43,18 +43,18 @@ class Reading:
         opening: Sequence[int] = (),
         length: int = 100,
         truth: Moore | None = None,
-        says_next: bool = False,
+        predicts_next: bool = False,
         end: int | None = None,
         about: str = "",
     ):
         self.x, self.readout = x.detach(), readout
         self.symbols, self.classes, self.truth = tuple(symbols), tuple(classes), truth
         self.is_language, self.length, self.end, self.about = draw is None, length, end, about
-        self.says_next = says_next or draw is None
+        self.predicts_next = predicts_next or draw is None
         self.draw = draw or self.sample
         self.draw_test = draw_test or self.draw
         self.layer, self.F = layer, StepMap(layer, x.dtype)
-        self.speaks_first = len(opening) > 0
+        self.predicts_first = len(opening) > 0
         s = self.F.pack(layer.initial_state(1)).detach()
         for symbol in opening:
             s = self.step(s, torch.tensor([symbol]))
@@ -70,12 +70,12 @@ class Reading:
         scores: Tensor = self.readout(self.F.outputs(s))
         return scores[..., : len(self.classes)]
 
-    def says(self, s: Float[Tensor, "N S"]) -> Int[Tensor, " N"]:
-        """The number of the class that is named in each state."""
+    def predict(self, s: Float[Tensor, "N S"]) -> Int[Tensor, " N"]:
+        """The number of the class that is predicted in each state."""
         return self.scores(s).argmax(-1)
 
     def sample(self, count: int, seed: int) -> Int[Tensor, "N T"]:
-        """Strings of symbols that the network draws itself; −1 after their end."""
+        """Strings of symbols that the network samples itself; −1 after their end."""
         random = torch.Generator().manual_seed(seed)
         s, drawn = self.start.expand(count, -1), []
         goes_on = torch.ones(count, dtype=torch.bool)
@@ -89,15 +89,15 @@ class Reading:
         return torch.stack(drawn, dim=1)
 
     def inside(self, strings: Int[Tensor, "N T"]) -> Tensor:
-        """Where the network says something, `[N, T + 1]`: not past a string's end, and perhaps not before its first symbol."""
-        return pad(strings >= 0, (1, 0), value=self.speaks_first)
+        """Where there is a prediction, `[N, T + 1]`: not past a string's end, and perhaps not before its first symbol."""
+        return pad(strings >= 0, (1, 0), value=self.predicts_first)
 
     def true(self, strings: Int[Tensor, "N T"]) -> Int[Tensor, "N T1"] | None:
-        """What should be said: what the true machine says, or what comes next in the strings; −1 where nothing is said, or
-        nobody knows. `None` where neither is known, or the network drew the strings itself."""
+        """The targets: the true machine's outputs, or what comes next in the strings; −1 where there is no prediction or no
+        target. `None` where neither is known, or the network sampled the strings itself."""
         if self.truth is not None:
-            return self.spoken(self.truth, strings).where(self.inside(strings), -1)
-        if self.is_language or not self.says_next:
+            return self.outputs_of(self.truth, strings).where(self.inside(strings), -1)
+        if self.is_language or not self.predicts_next:
             return None
         following = strings.where(strings >= 0, -1 if self.end is None else self.end)
         return pad(following, (0, 1), value=-1).where(self.inside(strings), -1)
@@ -109,27 +109,27 @@ class Reading:
             states.append(self.step(states[-1], column))
         return torch.stack(states, dim=1)
 
-    def listen(self, strings: Int[Tensor, "N T"]) -> Int[Tensor, "N T1"]:
-        """The class that is named before the first symbol and after each; −1 where nothing is said."""
+    def predictions(self, strings: Int[Tensor, "N T"]) -> Int[Tensor, "N T1"]:
+        """The class that is predicted before the first symbol and after each; −1 where there is no prediction."""
         s = self.start.expand(len(strings), -1)
-        said = [self.says(s)]
+        found = [self.predict(s)]
         for column in strings.unbind(1):
             s = self.step(s, column)
-            said.append(self.says(s))
-        return torch.stack(said, dim=1).where(self.inside(strings), -1)
+            found.append(self.predict(s))
+        return torch.stack(found, dim=1).where(self.inside(strings), -1)
 
     def after(self, s: Float[Tensor, "N S"], string: Sequence[int]) -> Int[Tensor, " N"]:
-        """The class that is named when a string follows each state."""
+        """The class that is predicted when a string follows each state."""
         for symbol in string:
             s = self.step(s, torch.full((len(s),), symbol))
-        return self.says(s)
+        return self.predict(s)
 
-    def make_machine(self, after: Sequence[Sequence[int]], says: Sequence[int]) -> Moore:
-        """A machine over this network's symbols and classes, as small as it can be; −1: nothing is said."""
-        names = tuple(self.classes[k] if k >= 0 else None for k in says)
+    def make_machine(self, after: Sequence[Sequence[int]], outputs: Sequence[int]) -> Moore:
+        """The minimal machine over this network's symbols and classes; −1: no output."""
+        names = tuple(self.classes[k] if k >= 0 else None for k in outputs)
         return Moore(self.symbols, tuple(tuple(row) for row in after), names).minimised()
 
-    def spoken(self, machine: Moore, strings: Int[Tensor, "N T"]) -> Int[Tensor, "N T1"]:
-        """What a machine says, in the network's numbers; −1 where it says nothing or is lost."""
-        numbers = torch.tensor([-1 if name is None else self.classes.index(name) for name in machine.says] + [-1])
+    def outputs_of(self, machine: Moore, strings: Int[Tensor, "N T"]) -> Int[Tensor, "N T1"]:
+        """A machine's outputs as numbers of classes; −1 where it has none, or the transition is not known."""
+        numbers = torch.tensor([-1 if name is None else self.classes.index(name) for name in machine.outputs] + [-1])
         return numbers[machine.walk(strings)]

@@ -1,9 +1,8 @@
-"""A network that says what comes next as a weighted automaton: few states, each with the chance of every next symbol, and one
-way for each symbol.
+"""A network that predicts what comes next as a weighted automaton: few states, each with the probability of every next symbol
+and one transition for each symbol.
 
-States of the network are put together by where they lie (k-means of the last layer's outputs); where most of a cluster's states
-go with a symbol is where the automaton goes. No such automaton is the network: the curve says what each number of states
-costs.
+States of the network are clustered (k-means of the last layer's outputs); a transition leads where most of a cluster's states go
+with the symbol. No such automaton equals the network: the curve gives what each number of states costs.
 """
 
 from __future__ import annotations
@@ -16,23 +15,29 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from recurra.analysis.automata.extraction import knee, over_steps
+from recurra.analysis.automata.extraction import counted, knee, over_steps, percent
+from recurra.analysis.automata.finite import shown
 from recurra.analysis.automata.reading import Reading
 from recurra.errors import OptionError
+from recurra.results import Result, Table
 from recurra.types import Float, Int
 
 AT_ONCE = 2**24
-"""So many chances are held at once: those of all steps of all strings would not fit where there are thousands of symbols."""
+"""So many probabilities are held at once: those of all steps would not fit in memory where there are thousands of symbols."""
 FEW_SYMBOLS = 256
 """Of no more symbols than these, each may have a state of its own."""
 
 
+NAMED = 3
+"""A state is named by so many of the symbols that lead to it."""
+
+
 @dataclass(frozen=True, eq=False)
-class Weighted:
+class Weighted(Result):
     """A weighted automaton. State 0 is the first.
 
-    - `after`: by state and symbol the next state. `chances`: in each state, of every class that may come next; the symbols
-      are the first classes.
+    - `after`: by state and symbol the next state. `chances`: in each state, the probability of every class that may come next;
+      the symbols are the first classes.
     - `entered`: by state and symbol, the share of all steps with which that symbol led to that state.
     """
 
@@ -53,6 +58,25 @@ class Weighted:
             states[:, t + 1] = self.after[states[:, t], column]
         return states
 
+    def state_names(self) -> list[str]:
+        """The number of each state, the symbols that lead to it most often, and the share of all steps that do."""
+        names = []
+        for state, entered in enumerate(self.entered):
+            top = entered.topk(min(NAMED, len(self.symbols)))
+            led = [
+                shown(self.symbols[k]) for share, k in zip(top.values, top.indices.tolist(), strict=True) if share > 0
+            ]
+            names.append(f"{state}: after {', '.join(led)} ({float(entered.sum()):.0%})" if led else f"{state}: start")
+        return names
+
+    def table(self) -> Table:
+        rows = []
+        for name, chances in zip(self.state_names(), self.chances, strict=True):
+            top = chances.topk(min(NAMED, len(self.classes)))
+            likely = zip(top.values.tolist(), top.indices.tolist(), strict=True)
+            rows.append((name, ", ".join(f"{shown(self.classes[k])} {chance:.2f}" for chance, k in likely)))
+        return Table(("state", "likeliest next"), rows)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "symbols": list(self.symbols),
@@ -65,9 +89,9 @@ class Weighted:
 
 @dataclass(frozen=True, eq=False)
 class WeightedPoint:
-    """`chosen_by`: nats a step that the automaton loses to the network (KL divergence) on the strings that choose, with the
-    standard error `spread`; `lost`, `agreement`: that, and how often its likeliest symbol is the network's, on those that
-    score. `nats`: what it takes for what truly comes next in those, where that is known."""
+    """`chosen_by`: the KL divergence of the automaton from the network, in nats a step, on the strings that choose, with the
+    standard error `spread`; `lost`, `agreement`: the divergence, and how often its likeliest symbol is the network's, on the
+    strings that score. `nats`: its cross-entropy with what truly comes next in those, where that is known."""
 
     automaton: Weighted
     chosen_by: float
@@ -86,9 +110,9 @@ class WeightedPoint:
 
 
 @dataclass(frozen=True, eq=False)
-class WeightedExtraction:
-    """The curve, the point that was chosen and why, and the network's own nats a step on the strings that score: for what
-    truly comes next where that is known (`is_true`), else for what it draws itself.
+class WeightedExtraction(Result):
+    """The curve, the point that was chosen and why, and the network's own cross-entropy, in nats a step, on strings that score:
+    with what truly comes next where that is known (`is_true`), else with what it samples itself.
 
     `last_symbol`: beside the curve, the automaton whose state is the last symbol and nothing else; `None` where there are too
     many symbols for that.
@@ -104,6 +128,30 @@ class WeightedExtraction:
     @property
     def machine(self) -> Weighted:
         return self.chosen.automaton
+
+    def table(self) -> Table:
+        columns = ["states", "nats lost: choosing", "scoring", "likeliest symbol alike"]
+        rows = []
+        for point in (*self.curve, *([] if self.last_symbol is None else [self.last_symbol])):
+            name = f"last symbol: {point.states}" if point is self.last_symbol else str(point.states)
+            costs = (f"{point.chosen_by:.4f}", f"{point.lost:.4f}", percent(point.agreement))
+            nats = [] if point.nats is None else [f"{point.nats:.4f}"]
+            rows.append((name + (" ←" if point is self.chosen else ""), *costs, *nats))
+        title = "weighted: what an automaton of so many states loses to the network, a symbol"
+        return Table([*columns, *(["nats on what came"] if self.is_true else [])], rows, title)
+
+    def __str__(self) -> str:
+        lines = [str(self.table()), f"chosen: {counted(self.chosen.states)}, {self.why}."]
+        if self.chosen is self.curve[-1] and self.chosen.lost > 0.01 and "asked" not in self.why:
+            lines.append(
+                "the curve still falls where it ends: more states (--most) would lose less. "
+                "For a drawing, ask for few (--states)."
+            )
+        on = "for what came next in the strings that score" if self.is_true else "on what it samples"
+        lines.append(
+            f"it loses {self.chosen.lost:.4f} nats a symbol to the network, whose own are {self.nats:.4f} {on}."
+        )
+        return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -131,9 +179,9 @@ def extract_weighted(
 ) -> WeightedExtraction:
     """Automata of 1, 2, 4, … up to `most` states, built, chosen and scored on three sets of strings, as in `extract`.
 
-    - `tell`: called with a few words on what is done, before each part of the work.
+    - `tell`: called before each part of the work, with a few words about it.
     """
-    least = 1 if reading.speaks_first else 2  # a state for before the first symbol, of which the network says nothing
+    least = 1 if reading.predicts_first else 2  # a state before the first symbol, where the network predicts nothing
     sizes = [2**k for k in range(most.bit_length()) if least <= 2**k <= most]
     if states is not None:
         if states < least:
@@ -151,7 +199,7 @@ def extract_weighted(
     every = [clusters[n] for n in sorted(clusters)]
     if len(reading.symbols) <= FEW_SYMBOLS:
         every.append(torch.unique(pad(build + 1, (1, 0)), return_inverse=True)[1])
-    tell("their chances")
+    tell("their probabilities")
     made = [
         Weighted(reading.symbols, reading.classes, after, chances, entered)
         for chances, (after, entered) in zip(
@@ -161,14 +209,14 @@ def extract_weighted(
         )
     ]
     tell("choosing and scoring")
-    (_, *chosen_by), (network, *judged) = (_judge(reading, made, strings) for strings in (choose, score))
+    (_, *chosen_by), (network, *scored_by) = (_evaluate(reading, made, strings) for strings in (choose, score))
     points = [
         WeightedPoint(automaton, *each.lost, other.lost[0], other.agreement, other.nats)
-        for automaton, each, other in zip(made, chosen_by, judged, strict=True)
+        for automaton, each, other in zip(made, chosen_by, scored_by, strict=True)
     ]
     curve = points[: len(clusters)]
     shares = {point.states: (-point.chosen_by, point.spread) for point in curve}
-    size, why = (curve[-1].states, f"at most {states}, as was asked") if states is not None else knee(shares)
+    size, why = (curve[-1].states, f"at most {states}, as you asked") if states is not None else knee(shares)
     nats = network.entropy if network.nats is None else network.nats
     chosen = next(point for point in curve if point.states == size)
     last_symbol = points[-1] if len(points) > len(curve) else None
@@ -176,7 +224,7 @@ def extract_weighted(
 
 
 @dataclass(frozen=True)
-class _Judgement:
+class _Scores:
     lost: tuple[float, float]
     agreement: float
     nats: float | None
@@ -184,7 +232,7 @@ class _Judgement:
 
 
 @torch.no_grad()
-def _judge(reading: Reading, made: Sequence[Weighted], strings: Int[Tensor, "N T"]) -> list[_Judgement]:
+def _evaluate(reading: Reading, made: Sequence[Weighted], strings: Int[Tensor, "N T"]) -> list[_Scores]:
     """The network itself and then each automaton: what it loses to the network, how often it agrees, and its nats."""
     inside, true = reading.inside(strings), reading.true(strings)
     sums = torch.zeros(1 + len(made), 4, len(strings), dtype=torch.float64)
@@ -193,25 +241,25 @@ def _judge(reading: Reading, made: Sequence[Weighted], strings: Int[Tensor, "N T
         logs = _logs(reading, reading.visit(strings[rows]))
         chances, likeliest = logs.exp(), logs.argmax(-1)
         entropy = -(chances * logs).sum(-1)
-        for judged, automaton in zip(sums, (None, *made), strict=True):
+        for total, automaton in zip(sums, (None, *made), strict=True):
             if automaton is None:
-                cross, named = entropy, likeliest
-                said = logs if wanted is None else logs.gather(-1, wanted.clamp(min=0)[..., None])[..., 0]
+                cross, first = entropy, likeliest
+                target = logs if wanted is None else logs.gather(-1, wanted.clamp(min=0)[..., None])[..., 0]
             else:
                 own, walked = automaton.chances.log(), automaton.walk(strings[rows])
                 cross = -(chances @ own.T).gather(-1, walked[..., None])[..., 0]
-                named = own.argmax(1)[walked]
-                said = own if wanted is None else own[walked, wanted.clamp(min=0)]
+                first = own.argmax(1)[walked]
+                target = own if wanted is None else own[walked, wanted.clamp(min=0)]
             lost = (cross - entropy).clamp(min=0)  # less than nothing is lost by rounding alone
-            judged[0, rows] = (lost * counts).sum(1).double()
-            judged[1, rows] = ((named == likeliest) & counts).sum(1).double()
-            judged[2, rows] = (cross * counts).sum(1).double()
+            total[0, rows] = (lost * counts).sum(1).double()
+            total[1, rows] = ((first == likeliest) & counts).sum(1).double()
+            total[2, rows] = (cross * counts).sum(1).double()
             if wanted is not None:
-                judged[3, rows] = -(said * (wanted >= 0)).sum(1).double()
+                total[3, rows] = -(target * (wanted >= 0)).sum(1).double()
     steps = inside.sum(1).double()
     known = None if true is None else (true >= 0).sum(1).double()
     return [
-        _Judgement(
+        _Scores(
             over_steps(lost, steps),
             over_steps(alike, steps)[0],
             None if known is None else over_steps(surprise, known)[0],
@@ -222,7 +270,7 @@ def _judge(reading: Reading, made: Sequence[Weighted], strings: Int[Tensor, "N T
 
 
 def _parts(reading: Reading, strings: Int[Tensor, "N T"]) -> list[slice]:
-    """Rows of strings, so many at a time that the chances of all their steps can be held."""
+    """Rows of strings, so many at a time that memory holds the probabilities of all their steps."""
     few = max(1, AT_ONCE // (len(reading.classes) * (strings.shape[1] + 1)))
     return [slice(first, first + few) for first in range(0, len(strings), few)]
 
@@ -236,8 +284,8 @@ def _logs(reading: Reading, visited: Float[Tensor, "N T1 S"]) -> Float[Tensor, "
 def _clusters(
     reading: Reading, inside: Tensor, visited: Float[Tensor, "N T1 S"], size: int, seed: int
 ) -> Int[Tensor, "N T1"]:
-    """States of the network as at most `size` states, the first of every string as 0, those that nothing visits left out."""
-    first = 0 if reading.speaks_first else 1
+    """States of the network as at most `size` states, the first of every string as 0, without those that nothing visits."""
+    first = 0 if reading.predicts_first else 1
     cluster = torch.zeros(inside.shape, dtype=torch.int64)
     cluster[inside] = first + k_means(reading.F.outputs(visited[inside]), size - first, seed)
     visits = torch.bincount(cluster[inside], minlength=size)
@@ -250,15 +298,15 @@ def _clusters(
 def _chances(
     reading: Reading, strings: Int[Tensor, "N T"], visited: Float[Tensor, "N T1 S"], clusters: Sequence[Tensor]
 ) -> list[Float[Tensor, "A C"]]:
-    """For each way to put states together, what the network says in each cluster, on average."""
+    """For each clustering, the mean of the network's predicted probabilities in each cluster."""
     inside, K = reading.inside(strings), len(reading.symbols)
     sums = [torch.zeros(int(each.max()) + 1, len(reading.classes), dtype=visited.dtype) for each in clusters]
     for rows in _parts(reading, strings):
         here = inside[rows]
-        said = reading.scores(visited[rows][here]).softmax(-1)
+        predicted = reading.scores(visited[rows][here]).softmax(-1)
         for total, cluster in zip(sums, clusters, strict=True):
-            total.index_add_(0, cluster[rows][here], said)
-    if not reading.speaks_first:  # what the network does not say, the strings do
+            total.index_add_(0, cluster[rows][here], predicted)
+    if not reading.predicts_first:  # where the network predicts nothing, count in the strings
         for total in sums:
             total[0, :K] = torch.bincount(strings[:, 0], minlength=K).to(total)
     return [(total + 1e-6) / (total + 1e-6).sum(1, keepdim=True) for total in sums]  # a chance of 0 could not be scored
@@ -271,7 +319,7 @@ def _ways(
     size, read = int(cluster.max()) + 1, strings >= 0
     places, counts = torch.unique(
         ((cluster[:, :-1] * K + strings) * size + cluster[:, 1:])[read], return_counts=True
-    )  # of all ways between states by symbols, those that were taken, and how often
+    )  # of all transitions, those that were taken, and how often
     begin, to = places // size, places % size
     most = torch.zeros(size * K, dtype=torch.int64)
     most.scatter_reduce_(0, begin, counts * size + size - 1 - to, "amax")  # ordered by count, then by the next state

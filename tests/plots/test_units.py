@@ -2,7 +2,7 @@
 
 import torch
 
-from recurra.plots.unit_colours import LEVELS, SHADES, colour_text
+from recurra.plots.units import LEVELS, SHADES, colour_text
 
 
 def test_levels_from_low_to_high() -> None:
