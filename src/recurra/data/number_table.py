@@ -33,8 +33,8 @@ def read_table(
     ```
 
     - `label`: the column of labels: its name, or its number from 1. Without it, it is the one with a usual name, else the only
-      one that does not hold numbers, else `y`, else the last; `about` says which.
-    - `columns`, `classes`: those that a model knows; the table must have them.
+      one that does not hold numbers, else `y`, else the last; `about` names it.
+    - `columns`, `classes`: those of a trained model; the table must have them.
 
     Cells are separated by commas, semicolons or tabs. The first line holds names if no cell of it is a number.
     """

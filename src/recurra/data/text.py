@@ -1,4 +1,4 @@
-"""Text: reading it, and splitting it into training, validation and test parts. Its symbols are in `tokenizers.py`."""
+"""Text: reading it, and splitting it into training, validation and test parts. Its tokens are in `tokenizers.py`."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def relative_error(value: Tensor, reference: Tensor) -> float:
 
 
 def check_cell(cell: Cell, shape: Shape) -> Report:
-    """All comparisons for one cell; the report says what agreed and which engines do not run it."""
+    """All comparisons for one cell; the report holds what agreed and which engines do not run it."""
     report = Report(cell.name)
     report.rows.append(Row("equations as they stand = their graph", _function_against_graph(cell, shape), EXACT))
     plain = Problem(cell, shape, with_lengths=False)
