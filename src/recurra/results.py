@@ -48,8 +48,7 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """The numbers as `--json` prints them. NaN and ±inf become null."""
-        assert is_dataclass(self)
-        return {each.name: to_plain(getattr(self, each.name)) for each in fields(self) if not each.name.startswith("_")}
+        return {each.name: to_plain(getattr(self, each.name)) for each in fields(self)}  # type: ignore[arg-type]
 
     def arrays(self) -> dict[str, Tensor]:
         """The numbers that are arrays, by name, as a run folder keeps them in an `.npz` file."""

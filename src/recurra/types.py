@@ -6,6 +6,7 @@ state is remembered. Users see batch first `[B, T, D]`; engines work time first 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -63,9 +64,33 @@ class Trace:
 Value = TypeVar("Value")
 
 
-def setting(default: Value, about: str) -> Value:
-    """A field of a configuration, with its default and one line about it. Configuration stands beside its owner."""
-    made: Value = field(default=default, metadata={"about": about})
+def setting(
+    default: Value,
+    about: str,
+    *,
+    low: float | None = None,
+    above: float | None = None,
+    high: float | None = None,
+    below: float | None = None,
+    choices: Iterable[str] | None = None,
+    read: Callable[[Any], Any] | None = None,
+    idle: Callable[[Any], str | None] | None = None,
+    added: bool = False,
+) -> Value:
+    """A field of a configuration, declared once: its default, one line about it, and what follows from the declaration.
+
+    - `low`, `high`: the smallest and the largest value; `above`, `below`: bounds that it must not reach.
+    - `choices`: the names that it may be. `read`: a function that raises where the value cannot be read.
+    - `idle`: the whole configuration to the reason why this setting has no effect beside the others, or `None`. Giving a
+      setting that is idle is an error; having one is not.
+    - `added`: run folders of earlier versions lack it, and then it is the default.
+    """
+    known = None if choices is None else tuple(choices)
+    bounds = {"low": low, "above": above, "high": high, "below": below}
+    made: Value = field(
+        default=default,
+        metadata={"about": about, "bounds": bounds, "choices": known, "read": read, "idle": idle, "added": added},
+    )
     return made
 
 

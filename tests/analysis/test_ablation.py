@@ -6,6 +6,7 @@ import torch
 from recurra.analysis.ablation import losses
 from recurra.analysis.neurons import Unit
 from recurra.models.language import LanguageModel
+from tests.helpers import make_language_model
 
 
 def plain(model: LanguageModel, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -21,12 +22,12 @@ def data() -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("cell", ["lstm", "gru", "skip(d=2)"])
 def test_nothing_held_is_the_model_itself(cell: str, data: tuple[torch.Tensor, torch.Tensor]) -> None:
-    model = LanguageModel(7, cell, 5, layers=2, residual=True)
+    model = make_language_model(7, cell, 5, layers=2, residual=True)
     assert torch.allclose(losses(model, *data)[0], plain(model, *data), atol=1e-5)
 
 
 def test_an_output_at_zero_is_a_unit_that_nobody_reads(data: tuple[torch.Tensor, torch.Tensor]) -> None:
-    model = LanguageModel(7, "elman", 5)
+    model = make_language_model(7, "elman", 5)
     intact, without = losses(model, *data, [(Unit(0, False, "h", 2), 0.0)])
     assert torch.allclose(intact, plain(model, *data), atol=1e-5)
     with torch.no_grad():
@@ -37,7 +38,7 @@ def test_an_output_at_zero_is_a_unit_that_nobody_reads(data: tuple[torch.Tensor,
 
 
 def test_a_gate_at_one_is_a_gate_that_is_always_open(data: tuple[torch.Tensor, torch.Tensor]) -> None:
-    model = LanguageModel(7, "lstm", 4)
+    model = make_language_model(7, "lstm", 4)
     *_, without = losses(model, *data, [(Unit(0, False, "c", 0), 0.3), (Unit(0, False, "f", 1), 1.0)])
     direction = model.recurrent.stack[0][0]
     with torch.no_grad():

@@ -5,13 +5,12 @@ import torch
 
 from recurra.analysis.fixed_points import FixedPoints, find_fixed_points
 from recurra.analysis.jacobians import StepMap
-from recurra.tasks.catalogue import begin, find_recipe
-from recurra.tasks.settings import override
+from recurra.tasks.catalogue import find_recipe
 
 
 def search(cell: str, seed: int) -> tuple[FixedPoints, set[tuple[int, ...]]]:
     """The fixed points of a trained network, and what its attractors say."""
-    task = begin(override(find_recipe("flip-flop"), [f"model.cell={cell}", f"seed={seed}"]))
+    task = find_recipe("flip-flop").configure([f"model.cell={cell}", f"seed={seed}"])
     trainer = task.trainer()
     for _ in trainer.events():
         pass

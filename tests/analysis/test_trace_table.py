@@ -9,6 +9,7 @@ import torch
 from recurra.analysis.trace_table import trace_table
 from recurra.errors import OptionError
 from recurra.models.language import LanguageModel
+from tests.helpers import make_language_model
 
 NAMES = ["the", "little", "brown", "fox", "Start", "End"]
 SENTENCE = [4, 0, 1, 2, 3, 5]
@@ -17,7 +18,7 @@ SENTENCE = [4, 0, 1, 2, 3, 5]
 def trained(cell: str, layers: int = 1) -> LanguageModel:
     """A model that has learned one sentence by heart."""
     torch.manual_seed(0)
-    model = LanguageModel(6, cell, 5, embedding_size=5, layers=layers, engine="eager")
+    model = make_language_model(6, cell, 5, embedding_size=5, layers=layers, engine="eager")
     optimiser = torch.optim.Adam(model.parameters(), lr=0.03)
     tokens = torch.tensor([SENTENCE])
     for _ in range(120):
@@ -90,7 +91,7 @@ def test_what_makes_no_table() -> None:
 
 def test_residual_connections_reach_the_output() -> None:
     torch.manual_seed(0)
-    model = LanguageModel(6, "gru", 5, layers=3, residual=True, engine="eager").eval()
+    model = make_language_model(6, "gru", 5, layers=3, residual=True, engine="eager").eval()
     logits, _ = model(torch.tensor([SENTENCE[:-1]]))
     for layer in (0, 1, 2):
         found = torch.stack([row.output for row in trace_table(model, SENTENCE, NAMES, layer).rows])

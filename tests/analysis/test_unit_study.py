@@ -9,6 +9,7 @@ from recurra.analysis.unit_study import Piece, Reading, deal, holds, read_pieces
 from recurra.data.tokenizers import build_tokenizer
 from recurra.errors import DataError, OptionError
 from recurra.models.language import LanguageModel
+from tests.helpers import make_language_model
 
 
 def test_whole_texts_go_to_one_half() -> None:
@@ -84,7 +85,7 @@ def make_texts(count: int, seed: int) -> list[str]:
 
 def counting_model(size: int) -> LanguageModel:
     """Unit 0 of an Elman network that is linear: up at an opening bracket, down at a closing one."""
-    model = LanguageModel(size, "elman(activation=linear)", 4, embedding_size=4)
+    model = make_language_model(size, "elman(activation=linear)", 4, embedding_size=4)
     direction = model.recurrent.stack[0][0]
     with torch.no_grad():
         for values in (direction.W, direction.b, direction.U, model.embedding.weight):
@@ -105,7 +106,7 @@ def readings() -> tuple[list[Reading], int]:
 
 def test_a_unit_that_counts_brackets_is_found_and_missed() -> None:
     (chosen, scored), size = readings()
-    untrained = LanguageModel(size, "elman(activation=linear)", 4, embedding_size=4)
+    untrained = make_language_model(size, "elman(activation=linear)", 4, embedding_size=4)
     study = study_units(counting_model(size), untrained, chosen, scored)
     finding = study.finding("bracket-depth")
     assert finding.is_found
@@ -123,11 +124,13 @@ def test_the_loss_without_a_unit_is_the_loss_where_it_mattered() -> None:
     with torch.no_grad():  # it says ( as surely as it is deep: without its unit, it is wrong there alone
         model.output.weight.zero_()
         model.output.weight[3, 0] = 3.0
-    lost = study_units(model, LanguageModel(size, "elman(activation=linear)", 4), chosen, scored).ablations[
+    lost = study_units(model, make_language_model(size, "elman(activation=linear)", 4), chosen, scored).ablations[
         "bracket-depth"
     ]
     assert lost.where != pytest.approx(0, abs=1e-3)
-    again = study_units(model, LanguageModel(size, "elman(activation=linear)", 4), chosen, scored, ["bracket-depth"])
+    again = study_units(
+        model, make_language_model(size, "elman(activation=linear)", 4), chosen, scored, ["bracket-depth"]
+    )
     assert again.ablations["bracket-depth"] == lost
     with pytest.raises(OptionError, match="bracket-depth"):
         study_units(model, model, chosen, scored, ["braket-depth"])

@@ -11,10 +11,8 @@ from recurra.analysis.fields import basins, ends_of_plane, frame, plane_of_princ
 from recurra.analysis.fixed_points import find_fixed_points
 from recurra.analysis.jacobians import StepMap
 from recurra.data.machine import NAMES, is_the_machine, memories_of
-from recurra.tasks.catalogue import begin, find_recipe
+from recurra.tasks.catalogue import find_recipe
 from recurra.tasks.memory import MemoryTask
-from recurra.tasks.settings import override
-from recurra.tasks.task import Question
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("seed", [0, 1, 3])]  # with seed 2 one memory has two attractors
 
@@ -23,7 +21,7 @@ class Trained:
     """A network trained by the recipe, and the state machine that is found in it."""
 
     def __init__(self, seed: int):
-        task = begin(override(find_recipe("washing-machine"), [f"seed={seed}"]))
+        task = find_recipe("washing-machine").configure([f"seed={seed}"])
         assert isinstance(task, MemoryTask)
         trainer = task.trainer()
         for _ in trainer.events():
@@ -42,7 +40,7 @@ trained = cache(Trained)
 
 
 def test_every_state_of_unseen_logs_is_said(seed: int) -> None:
-    (score,) = trained(seed).task.evaluate(trained(seed).model, Question()).scores.values()
+    (score,) = trained(seed).task.evaluate(trained(seed).model).scores.values()
     assert score["accuracy"] > 0.9999
 
 

@@ -43,7 +43,7 @@ def test_the_shortest_that_costs_little_and_asks_something() -> None:
 
 
 def test_the_ceiling_is_known_of_synthetic_data() -> None:
-    recipe = override(find_recipe("signal-and-noise"), ["data.test=200"])
+    recipe = override(find_recipe("signal-and-noise").settings, ["data.test=200"])
     found = best_possible(recipe, [0])
     assert found is not None
     assert 0.94 < found < 0.98

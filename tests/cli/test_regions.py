@@ -8,7 +8,7 @@ import pytest
 
 from recurra.cli.main import run
 from recurra.lecture.regions import lower_bound, rectifier_of, regions_on_plane, upper_bound
-from recurra.tasks.catalogue import open_run
+from recurra.tasks.train import open_run
 from tests.cli.test_train import files, refused
 
 FAST = ["training.steps=20", "training.warmup=2", "model.hidden_size=6"]

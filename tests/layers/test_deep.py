@@ -5,7 +5,7 @@ import torch
 
 from recurra.errors import OptionError
 from recurra.layers.deep import DeepLinear, deepen
-from recurra.models.language import LanguageModel
+from tests.helpers import make_language_model
 
 
 def test_layers_are_tanh_of_linear_maps():
@@ -28,7 +28,7 @@ def test_none_of_them_change_nothing():
 
 def test_a_language_model_streams_with_them():
     torch.manual_seed(0)
-    model = LanguageModel(6, "gru", 5, deep_input=1, deep_output=2).double().eval()
+    model = make_language_model(6, "gru", 5, deep_input=1, deep_output=2).double().eval()
     tokens = torch.randint(6, (3, 8))
     whole, _ = model(tokens)
     state = None

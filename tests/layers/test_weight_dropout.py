@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from recurra.engines import eager
 from recurra.errors import OptionError
 from recurra.layers.recurrent import Recurrent
-from recurra.models.language import LanguageModel
+from tests.helpers import make_language_model
 
 B, T, D, H = 3, 6, 4, 40
 
@@ -103,4 +103,4 @@ def test_what_makes_no_sense_is_refused(share: float) -> None:
     with pytest.raises(OptionError, match=rf"weight_dropout must lie in \[0, 1\); got {share}"):
         make_layer(share=share)
     with pytest.raises(OptionError, match="weight_dropout"):
-        LanguageModel(5, "gru", 6, weight_dropout=share)
+        make_language_model(5, "gru", 6, weight_dropout=share)

@@ -10,13 +10,14 @@ from recurra.errors import OptionError
 from recurra.models.language import LanguageModel
 from recurra.models.sequence import detached
 from recurra.training.evaluation import Score, evaluate
+from tests.helpers import make_language_model
 
 V, H, B, T = 6, 8, 3, 7
 
 
 def make_model(**options: Any) -> LanguageModel:
     given = {"vocabulary_size": V, "cell": "lstm", "hidden_size": H, "engine": "eager"} | options
-    return LanguageModel(**given).double().eval()
+    return make_language_model(**given).double().eval()
 
 
 MODELS = [

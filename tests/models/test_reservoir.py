@@ -13,7 +13,7 @@ from sklearn.linear_model import Ridge as Reference
 
 from recurra.data.series_tasks import mackey_glass, narma, sines
 from recurra.errors import DataError, OptionError
-from recurra.models.reservoir import EchoState, Lesson, join
+from recurra.models.reservoir import EchoState, ReadoutFit, join
 
 MB = 10**6
 
@@ -92,14 +92,14 @@ class TestReadout:
         u, y = narma(1500, seed=1)
         model = make_model(1, 1, hidden_size=100, feedback=feedback)
         model.standardise(y, u)
-        lesson = Lesson(model, y, u, washout=200, length=137)
-        for _ in range(lesson.pieces):
-            lesson.read()
-        left = lesson.solve(1e-3)
+        fit = ReadoutFit(model, y, u, washout=200, length=137)
+        for _ in range(fit.pieces):
+            fit.read()
+        left = fit.solve(1e-3)
         x, wanted = model.rows(y[None], u[None])
         read, dropped = model.echoes(x)[0][0], 200 - feedback
         X, Y = read[dropped:].numpy(), wanted[0, dropped:].numpy()
-        assert lesson.ridge.rows == len(Y) == 1300
+        assert fit.ridge.rows == len(Y) == 1300
         known = Reference(alpha=1e-3, fit_intercept=False, solver="svd").fit(X, Y)
         assert abs(model.output.weight.numpy() - known.coef_).max() < 1e-8
         said = model(x)[0][0, dropped:]
@@ -180,8 +180,8 @@ model.standardise(series)
 model.learn(series[:2001], washout=0, penalty=1e-9)  # libraries are loaded and kernels compiled
 held = memory("VmRSS")
 Path("/proc/self/clear_refs").write_text("5")  # the peak is counted anew
-lesson = model.learn(series, washout=100, penalty=1e-9)
-print(json.dumps({"grown": memory("VmHWM") - held, "rows": lesson.ridge.rows}))
+fit = model.learn(series, washout=100, penalty=1e-9)
+print(json.dumps({"grown": memory("VmHWM") - held, "rows": fit.ridge.rows}))
 """
 
 

@@ -8,6 +8,7 @@ import torch
 from recurra.errors import OptionError
 from recurra.models.language import LanguageModel
 from recurra.models.sampling import Choice, sample
+from tests.helpers import make_language_model
 
 V = 6
 LOGITS = torch.tensor([0.5, 0.3, 0.1, 0.06, 0.04]).log()
@@ -16,7 +17,7 @@ LOGITS = torch.tensor([0.5, 0.3, 0.1, 0.06, 0.04]).log()
 @pytest.fixture
 def model() -> LanguageModel:
     torch.manual_seed(2)
-    made = LanguageModel(V, "gru", 8, engine="eager", dropout=0.5)
+    made = make_language_model(V, "gru", 8, engine="eager", dropout=0.5)
     with torch.no_grad():
         made.output.weight *= 4
     return made

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from recurra.errors import OptionError
-from recurra.models.language import LanguageModel
 from recurra.models.sampling import Choice
 from recurra.models.search import Continuation, Ending, Found, Stepwise, beam_search, draw, greedy
 from recurra.models.translate import Translation, Translator
+from tests.helpers import make_language_model
 
 START, END, V = 0, 1, 4
 
@@ -212,7 +212,7 @@ class TestModels:
 
     def language(self, rows: int) -> Stepwise:
         torch.manual_seed(1)
-        model = LanguageModel(5, "lstm", 8, engine="eager", layers=2).double().eval()
+        model = make_language_model(5, "lstm", 8, engine="eager", layers=2).double().eval()
         with torch.no_grad():
             model.output.weight *= 6
         return Continuation(model, torch.arange(3 * rows).view(rows, 3) % 5)

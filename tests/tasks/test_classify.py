@@ -10,10 +10,9 @@ import torch
 
 from recurra.data.labelled import Labelled
 from recurra.errors import DataError, OptionError
-from recurra.tasks.catalogue import begin, find_recipe
+from recurra.tasks.catalogue import find_recipe, make_task
 from recurra.tasks.classify import LabelTask, split
 from recurra.tasks.settings import from_dict, override, to_dict
-from recurra.tasks.task import Question
 from recurra.training.loop import Trainer, Validated
 
 SMALL = [
@@ -64,7 +63,7 @@ def write_tags(file: Path, count: int = 40) -> None:
 
 
 def make(name: str, *settings: str) -> LabelTask:
-    made = begin(override(find_recipe(name), [*SMALL, *settings]))
+    made = find_recipe(name).configure([*SMALL, *settings])
     assert isinstance(made, LabelTask)
     return made
 
@@ -97,7 +96,7 @@ class TestClassify:
         assert "text from 'word', label from 'label'" in task.about_data
         assert "160 sequences to train on, 20 to validate, 20 to test; 3 char tokens, 2 classes" in task.about_data
         trainer, _ = train(task)
-        answer = task.evaluate(trainer.evaluated, Question())
+        answer = task.evaluate(trainer.evaluated)
         assert (answer.data, answer.steps) == ("test", 20)
         network, always = answer.scores.values()
         assert network["accuracy"] > 0.9 > always["accuracy"]
@@ -114,9 +113,9 @@ class TestClassify:
         assert ("mix" in task.vocabulary["inputs"]) == (whiten > 0)
         assert "36 sequences to train on, 4 to validate, 30 to test; 2 channels, 1 with missing" in task.about_data
         trainer, _ = train(task)
-        assert task.evaluate(trainer.evaluated, Question()).scores["gru-12"]["accuracy"] > 0.9
+        assert task.evaluate(trainer.evaluated).scores["gru-12"]["accuracy"] > 0.9
         kept = json.loads(json.dumps(task.vocabulary))
-        again = begin(task.settings, vocabulary=kept)
+        again = make_task(task.settings, vocabulary=kept)
         (here / "a.ts").unlink()  # a model can be used where its data no longer is
         said = again.predict(trainer.evaluated, "b.ts")
         assert said == task.predict(trainer.evaluated, "b.ts")
@@ -141,7 +140,7 @@ class TestClassify:
             task = make("classify", "data.path=a.npz", *settings)
             assert task.encoder.size == size
             trainer, _ = train(task)
-            assert task.evaluate(trainer.evaluated, Question()).scores["gru-12"]["accuracy"] == 1
+            assert task.evaluate(trainer.evaluated).scores["gru-12"]["accuracy"] == 1
         np.savez(here / "scaled.npz", x=x / np.float32(255), y=y)
         with pytest.raises(
             DataError, match=r"trained on bytes, and this file holds others: bytes \(uint8\) are pixels"
@@ -173,7 +172,7 @@ class TestClassify:
         model = task.make_model()
         probe = task.probe(model, 500)
         assert probe.x.shape == (1, 500, 12)
-        assert set(task.says(model, torch.randn(5, 12))) <= {"up", "down"}
+        assert set(task.name_outputs(model, torch.randn(5, 12))) <= {"up", "down"}
 
 
 class TestTag:
@@ -182,7 +181,7 @@ class TestTag:
         task = make("tag", "data.path=a.conll", "model.dropout=0", "model.input_dropout=0", "training.steps=150")
         assert task.unit == "step"
         trainer, _ = train(task)
-        answer = task.evaluate(trainer.evaluated, Question())
+        answer = task.evaluate(trainer.evaluated)
         assert answer.steps == sum(len(each) for each in task.parts.test.sequences)
         assert answer.scores["lstm-12"]["accuracy"] > 0.95
         (here / "new.conll").write_text("x\ny\nz\n\nz\nx\n")
@@ -200,7 +199,7 @@ class TestTag:
         task = make("tag", "data.path=a.jsonl", "model.dropout=0", "model.input_dropout=0")
         assert "(steps from 'values', label from 'tags')" in task.about_data
         trainer, _ = train(task)
-        assert task.evaluate(trainer.evaluated, Question()).scores["lstm-12"]["accuracy"] > 0.8
+        assert task.evaluate(trainer.evaluated).scores["lstm-12"]["accuracy"] > 0.8
 
 
 class TestRefused:
@@ -226,7 +225,7 @@ class TestRefused:
     )
     def test_settings(self, name: str, setting: str, words: str) -> None:
         with pytest.raises(OptionError, match=words):
-            override(find_recipe(name), [setting])
+            override(find_recipe(name).settings, [setting])
 
     def test_data(self, here: Path) -> None:
         with pytest.raises(OptionError, match=r"data\.path=FILE"):
@@ -252,9 +251,9 @@ class TestRefused:
         task = make("classify", "data.path=a.csv", "data.valid=0", "data.test=0")
         model = task.make_model()
         with pytest.raises(OptionError, match="language models"):
-            task.evaluate(model, Question(window=3))
+            task.evaluate(model, window=3)
         with pytest.raises(OptionError, match="no test part"):
-            task.evaluate(model, Question())
+            task.evaluate(model)
 
 
 @pytest.mark.parametrize("name", ["classify", "tag"])

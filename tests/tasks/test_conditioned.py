@@ -9,8 +9,8 @@ import torch
 from recurra.cli.main import run
 from recurra.errors import OptionError
 from recurra.models.conditioned import ConditionedLanguageModel
-from recurra.models.language import LanguageModel
 from tests.cli.test_train import refused
+from tests.helpers import make_language_model
 
 SETTINGS = [
     "model.hidden_size=24",
@@ -73,7 +73,7 @@ def test_a_class_moves_the_vector_of_every_symbol():
     torch.manual_seed(0)
     model = ConditionedLanguageModel(7, "lstm", 5, classes=3).double()
     tokens, labels = torch.randint(7, (2, 6)), torch.tensor([2, 0])
-    plain = LanguageModel(7, "lstm", 5).double()
+    plain = make_language_model(7, "lstm", 5).double()
     plain.load_state_dict(model.language.state_dict())
     for row in range(2):
         moved = plain.embedding(tokens[row : row + 1]) + model.condition.weight[labels[row]]

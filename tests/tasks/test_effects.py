@@ -12,9 +12,9 @@ import pytest
 from recurra.cli.main import run
 from recurra.errors import OptionError, RecurraError
 from recurra.tasks import tree
-from recurra.tasks.catalogue import begin, find_recipe
+from recurra.tasks.catalogue import find_recipe, make_task
 from recurra.tasks.settings import describe, from_dict, override, to_dict
-from recurra.tasks.task import Question, Settings
+from recurra.tasks.task import Settings
 from recurra.training.loop import Save
 
 TRAINING = ["steps=4", "validate_every=2", "save_every=2", "batch_size=4", "warmup=1"]
@@ -168,13 +168,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def outcome(recipe: Settings) -> Iterator[str]:
     """What comes of a recipe, the cheapest first: what is learned, and how it is judged."""
-    task = begin(recipe)
+    task = make_task(recipe)
     trainer = task.trainer()
     events = [(event.step, event.is_best) if isinstance(event, Save) else event for event in trainer.events()]
     weights = [float(value.double().sum()) for value in trainer.evaluated.state_dict().values()]
     yield repr((events, weights, task.vocabulary, task.about_data))
     try:
-        yield repr(task.evaluate(trainer.evaluated.eval(), Question()))
+        yield repr(task.evaluate(trainer.evaluated.eval()))
     except RecurraError as error:
         yield str(error)
 
@@ -241,7 +241,7 @@ def test_what_would_change_nothing_is_refused_in_one_line(
 
 def test_a_preset_may_have_settings_that_others_make_idle() -> None:
     """Only what is given is refused: a recipe keeps what it had, in a run folder too."""
-    made = override(find_recipe("forecast"), ["data.path=series.csv"])
+    made = override(find_recipe("forecast").settings, ["data.path=series.csv"])
     assert made.data.task == "seasons"
     assert from_dict(type(made), to_dict(made)) == made
 
@@ -255,7 +255,7 @@ def test_settings_of_other_files_are_refused(place: Path) -> None:
         "model.embedding_size=9",
     ):
         with pytest.raises(OptionError, match="npz holds images"):
-            begin(override(find_recipe("classify"), ["data.path=images.npz", setting])).trainer()
+            find_recipe("classify").configure(["data.path=images.npz", setting]).trainer()
 
 
 @pytest.mark.parametrize(
@@ -279,9 +279,9 @@ def test_settings_that_a_file_makes_idle_are_refused(
 
 def test_noise_of_a_text_is_added_to_the_vectors_of_its_symbols(place: Path) -> None:
     def made(*settings: str) -> Any:
-        return begin(override(find_recipe("classify"), [*CASES["classify"], *settings])).make_model()
+        return find_recipe("classify").configure([*CASES["classify"], *settings]).make_model()
 
     assert made().noise == 0.0
     assert made("model.noise=0.2").noise == 0.2
-    numbers = begin(override(find_recipe("classify"), [*EAGER, "data.path=images.npz"])).make_model()
+    numbers = find_recipe("classify").configure([*EAGER, "data.path=images.npz"]).make_model()
     assert numbers.noise == 0.3

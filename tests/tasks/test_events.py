@@ -13,10 +13,9 @@ from recurra.data.cases import CaseCode, Cases
 from recurra.data.events import Case
 from recurra.errors import DataError
 from recurra.models.events import EventModel
-from recurra.tasks.catalogue import begin, find_recipe
+from recurra.tasks.catalogue import find_recipe
 from recurra.tasks.event_reading import LONGEST, strings_of
 from recurra.tasks.events import _counted
-from recurra.tasks.settings import override
 from tests.cli.test_train import refused
 
 SETTINGS = [
@@ -133,7 +132,7 @@ def test_a_case_is_judged_the_same_in_any_company() -> None:
 
 def test_what_is_expected_has_a_name(here: Path) -> None:
     """Activities that training never saw have a number, 0, and no name: they are nothing that can be expected."""
-    task = begin(override(find_recipe("events"), ["data.path=log.csv", "model.hidden_size=4"]))
+    task = find_recipe("events").configure(["data.path=log.csv", "model.hidden_size=4"])
     model = task.make_model()
     with torch.no_grad():
         model.output.bias[0] = 20.0

@@ -11,10 +11,9 @@ import torch
 
 from recurra.cli.main import run
 from recurra.errors import OptionError
-from recurra.tasks.catalogue import begin, find_recipe, open_run
+from recurra.tasks.catalogue import find_recipe
 from recurra.tasks.feedforward import FeedforwardTask, classification_loss, most_frequent, score
-from recurra.tasks.settings import override
-from recurra.tasks.task import Question
+from recurra.tasks.train import open_run
 from recurra.training.loop import Finished, Step
 from tests.cli.test_train import files, outcome, refused
 
@@ -35,7 +34,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make_task(*settings: str) -> FeedforwardTask:
-    made = begin(override(find_recipe("feedforward"), settings))
+    made = find_recipe("feedforward").configure(settings)
     assert isinstance(made, FeedforwardTask)
     return made
 
@@ -46,7 +45,7 @@ def learned(made: FeedforwardTask) -> dict[str, dict[str, float]]:
     *_, last = trainer.events()
     assert isinstance(last, Finished)
     assert not last.failed
-    return made.evaluate(trainer.evaluated, Question()).scores
+    return made.evaluate(trainer.evaluated).scores
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -136,7 +135,8 @@ def test_a_table_from_end_to_end(here: Path, capsys: pytest.CaptureFixture[str])
     assert more["tokens"] == 60
     assert next(iter(more["scores"].values()))["accuracy"] > 0.9
     (here / "flowers.csv").unlink()
-    _, opened, model = open_run(here / "run")  # the model is opened where its data no longer is
+    opened_run = open_run(here / "run")
+    opened, model = opened_run.task, opened_run.model  # the model is opened where its data no longer is
     assert opened.vocabulary["classes"] == ["aster", "lily", "rose"]
     assert opened.vocabulary["columns"] == ["width", "height", "weight"]
     assert model(torch.zeros(1, 3)).shape == (1, 3)
@@ -259,4 +259,4 @@ class TestRefusals:
         assert "not for it" in refused(["explain", "run", "--gradients"], capsys)
         assert "for language models" in refused(["evaluate", "run", "--window", "3"], capsys)
         with pytest.raises(OptionError, match="for language models"):
-            make_task(*SMALL).evaluate(make_task(*SMALL).make_model(), Question(dynamic=0.1))
+            make_task(*SMALL).evaluate(make_task(*SMALL).make_model(), dynamic=0.1)

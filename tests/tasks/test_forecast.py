@@ -13,10 +13,9 @@ from recurra.data.series import Scaling
 from recurra.data.series_tasks import seasons
 from recurra.models.heads import HEADS
 from recurra.tasks import forecast as recipe_file
-from recurra.tasks.catalogue import begin, find_recipe, open_run
+from recurra.tasks.catalogue import find_recipe
 from recurra.tasks.forecast import SeriesTask
-from recurra.tasks.settings import override
-from recurra.tasks.task import Question
+from recurra.tasks.train import open_run
 from recurra.training import backtest
 from tests.cli.test_train import outcome, refused
 
@@ -55,7 +54,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def make_task(*extra: str) -> SeriesTask:
     made_up = [] if any(each.startswith("data.path=") for each in extra) else ["data.length=400"]
-    made = begin(override(find_recipe("forecast"), [*made_up, *SMALL, *extra]))
+    made = find_recipe("forecast").configure([*made_up, *SMALL, *extra])
     assert isinstance(made, SeriesTask)
     return made
 
@@ -137,13 +136,13 @@ class TestWhatItLearns:
         made, model = trained(
             "data.task=sines", "training.steps=150", "training.learning_rate=0.02", "model.hidden_size=16"
         )
-        scores = made.evaluate(model, Question()).scores
+        scores = made.evaluate(model).scores
         assert scores["gru-16"]["crps"] < 0.3 * scores["naive"]["crps"]
 
     @pytest.mark.parametrize("head", HEADS[:3])
     def test_every_head_of_numbers(self, head: str) -> None:
         made, model = trained(f"model.head={head}", "model.change=false", "training.steps=60")
-        scores = made.evaluate(model, Question()).scores["gru-8"]
+        scores = made.evaluate(model).scores["gru-8"]
         assert math.isfinite(scores["crps"])
         assert ("nats" in scores) == (head != "quantiles")
 
@@ -155,7 +154,7 @@ class TestWhatItLearns:
         )
         how = ["data.path=grown.csv", "model.change=false", "training.learning_rate=0.02", "training.steps=60"]
         made, model = trained(*how, "data.log=true", "data.difference=1")
-        scores = made.evaluate(model, Question()).scores
+        scores = made.evaluate(model).scores
         assert scores["gru-8"]["mae"] < 0.5 * scores["naive"]["mae"]
         seen = made.forecast(model, 3)
         assert seen.times[0] == "2016-09-01"
@@ -168,7 +167,7 @@ class TestWhatItLearns:
         (here / "on.csv").write_text(text)
         how = [f"model.head={head}", "model.change=false", "data.path=on.csv", "training.steps=120"]
         made, model = trained(*how, "training.learning_rate=0.03")
-        assert made.evaluate(model, Question()).scores["gru-8"]["nats"] < 0.2
+        assert made.evaluate(model).scores["gru-8"]["nats"] < 0.2
         seen = made.forecast(model, 6)
         assert seen.low is None
         assert seen.said[:, 0].round().tolist() == [1, 0, 0, 1, 0, 0]
@@ -176,7 +175,7 @@ class TestWhatItLearns:
     @pytest.mark.parametrize("feeding", ["free", "scheduled:0.5"])
     def test_it_may_be_fed_what_it_says(self, feeding: str) -> None:
         made, model = trained(f"training.feeding={feeding}", "data.window=12", "training.steps=12")
-        assert math.isfinite(made.evaluate(model, Question()).scores["gru-8"]["crps"])
+        assert math.isfinite(made.evaluate(model).scores["gru-8"]["crps"])
 
     def test_a_probe_for_explain(self) -> None:
         made = make_task()
@@ -187,11 +186,11 @@ class TestWhatItLearns:
 class TestWhatResultsDependOn:
     def test_not_on_how_many_are_judged_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         made, model = trained("dtype=float64")
-        before = made.evaluate(model, Question(baselines=False)).scores["gru-8"]
+        before = made.evaluate(model, baselines=False).scores["gru-8"]
         valid = made.trainer().evaluate(model)
         monkeypatch.setattr(backtest, "AT_ONCE", 2)
         monkeypatch.setattr(recipe_file, "EVALUATED", 3)
-        assert made.evaluate(model, Question(baselines=False)).scores["gru-8"] == pytest.approx(before, rel=1e-9)
+        assert made.evaluate(model, baselines=False).scores["gru-8"] == pytest.approx(before, rel=1e-9)
         assert made.trainer().evaluate(model) == pytest.approx(valid, rel=1e-9)
 
     def test_every_held_out_step_counts_once(self) -> None:
@@ -208,7 +207,7 @@ class TestWhatResultsDependOn:
 
     def test_scaling_is_that_of_the_training_part_and_kept(self, here: Path) -> None:
         assert run(["train", "forecast", *SMALL, "data.path=load.csv", "--out", "run"]) == 0
-        _, made, _ = open_run(Path("run"))
+        made = open_run(Path("run")).task
         kept = json.loads((here / "run/vocabulary.json").read_text())
         (here / "load.csv").unlink()
         assert list(made.scaling.mean) == kept["mean"]

@@ -8,17 +8,15 @@ import torch
 
 from recurra.cli.main import run
 from recurra.models.language import LanguageModel
-from recurra.tasks.catalogue import begin, find_recipe
+from recurra.tasks.catalogue import find_recipe
 from recurra.tasks.formal import FormalTask
-from recurra.tasks.settings import override
-from recurra.tasks.task import Question
 from tests.cli.test_train import refused
 
 SMALL = ["model.hidden_size=8", "training.steps=4", "training.warmup=1", "data.strings=100", "engine=eager"]
 
 
 def trained(name: str, *extra: str) -> tuple[FormalTask, LanguageModel]:
-    task = begin(override(find_recipe(name), list(extra)))
+    task = find_recipe(name).configure(list(extra))
     assert isinstance(task, FormalTask)
     trainer = task.trainer()
     for _ in trainer.events():
@@ -28,7 +26,7 @@ def trained(name: str, *extra: str) -> tuple[FormalTask, LanguageModel]:
 
 def test_short_strings_are_enough_for_long_ones() -> None:
     task, model = trained("tomita", "data.language=4", "training.steps=500")
-    network, baseline = task.evaluate(model, Question()).scores.values()
+    network, baseline = task.evaluate(model).scores.values()
     assert (network["prefixes"], network["strings"], network["all prefixes"]) == (1, 1, 1)
     assert baseline["strings"] == 0.5
 
@@ -37,14 +35,14 @@ def test_short_strings_are_enough_for_long_ones() -> None:
 @pytest.mark.parametrize("language", range(1, 8))
 def test_every_prefix_of_ten_thousand_long_strings_is_right(language: int) -> None:
     task, model = trained("tomita", f"data.language={language}", "data.test_strings=10_000")
-    (network,) = task.evaluate(model, Question(baselines=False)).scores.values()
+    (network,) = task.evaluate(model, baselines=False).scores.values()
     assert network["all prefixes"] == 1
 
 
 @pytest.mark.slow
 def test_brackets_of_two_kinds_are_closed_in_order() -> None:
     task, model = trained("dyck")
-    (network,) = task.evaluate(model, Question(baselines=False)).scores.values()
+    (network,) = task.evaluate(model, baselines=False).scores.values()
     assert network["strings"] >= 0.999
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from recurra.cli.main import run
-from recurra.tasks.catalogue import begin, find_recipe
-from recurra.tasks.settings import override
+from recurra.tasks.catalogue import find_recipe
 from tests.cli.test_train import refused
 
 QUICK = [
@@ -56,7 +55,7 @@ def test_what_it_cannot_do_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
 def test_an_epoch_takes_as_long_with_sequences_eight_times_as_long() -> None:
     def seconds(T: int) -> float:
         settings = ["data.task=parity", f"data.length={T}", f"training.batch_size={16384 // T}"]
-        trainer = begin(override(find_recipe("output-recurrence"), settings)).trainer()
+        trainer = find_recipe("output-recurrence").configure(settings).trainer()
         taken = []
         for _ in range(30):
             began = time.perf_counter()

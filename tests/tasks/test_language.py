@@ -12,10 +12,9 @@ import torch
 from recurra.cli.main import run
 from recurra.errors import OptionError
 from recurra.tasks import language
-from recurra.tasks.catalogue import begin, find_recipe
+from recurra.tasks.catalogue import find_recipe, make_task
 from recurra.tasks.language import Data, LanguageSettings, LanguageTask, read_corpus
 from recurra.tasks.settings import override
-from recurra.tasks.task import Question
 from recurra.training.window_fit import fit_window_model
 from tests.cli.test_train import refused
 
@@ -179,22 +178,22 @@ class TestCompany:
 )
 def test_settings_that_make_no_sense_are_refused(recipe: str, setting: str, words: str) -> None:
     with pytest.raises(OptionError, match=words):
-        override(find_recipe(recipe), [setting])
+        override(find_recipe(recipe).settings, [setting])
 
 
 def test_another_text_is_judged_whole_whatever_the_limit_of_training(tmp_path: Path) -> None:
     for name, count in (("own", 300), ("other", 1000)):
         (tmp_path / f"{name}.txt").write_text("abcde" * count)
     settings = [f"data.path={tmp_path / 'own.txt'}", "data.limit=500", "model.hidden_size=4", "engine=eager"]
-    made = begin(override(find_recipe("text"), settings))
-    answer = made.evaluate(made.make_model().eval(), Question(data=str(tmp_path / "other.txt"), baselines=False))
+    made = find_recipe("text").configure(settings)
+    answer = made.evaluate(made.make_model().eval(), data=str(tmp_path / "other.txt"), baselines=False)
     assert answer.steps == 4999
 
 
 @pytest.mark.usefixtures("here")
 def test_the_untrained_model_is_the_one_that_training_starts_from() -> None:
-    recipe = override(find_recipe("names"), ["data.path=names.txt", "model.hidden_size=5"])
-    task = begin(recipe)
+    recipe = override(find_recipe("names").settings, ["data.path=names.txt", "model.hidden_size=5"])
+    task = make_task(recipe)
     before = torch.random.get_rng_state()
     untrained = task.untrained_model()
     assert torch.equal(before, torch.random.get_rng_state())

@@ -9,7 +9,7 @@ from recurra.cli.main import run
 from recurra.data.events import Case
 from recurra.data.machine_log import simulate_log, write_log
 from recurra.errors import DataError
-from recurra.tasks.catalogue import begin, find_recipe
+from recurra.tasks.catalogue import find_recipe
 from recurra.tasks.machine_log import (
     Counted,
     MachineLogTask,
@@ -19,7 +19,6 @@ from recurra.tasks.machine_log import (
     true_machine,
     useful_triggers,
 )
-from recurra.tasks.settings import override
 from tests.cli.test_train import refused
 
 TRIGGERS = ["Power", "Start", "Program 1", "Start", "Level", "Power", "Timer", "Timer", "Timer"]
@@ -73,7 +72,7 @@ def test_counting_does_not_know_how_many_rounds_are_left() -> None:
 
 def test_any_seed_makes_a_log_and_another_one_to_judge() -> None:
     settings = ["seed=-1", "data.cases=20", "data.length=10", "data.test=0.5"]
-    made = begin(override(find_recipe("washing-machine-log"), settings))
+    made = find_recipe("washing-machine-log").configure(settings)
     assert isinstance(made, MachineLogTask)
     known, held = made.log.cases[:10], made.parts["test"]
     assert made.parts["train"] + made.parts["valid"] == known
@@ -83,7 +82,7 @@ def test_any_seed_makes_a_log_and_another_one_to_judge() -> None:
 
 @pytest.mark.parametrize(("recipe", "seen"), [("washing-machine-log", "state"), ("washing-machine-hidden", "output")])
 def test_only_what_is_seen_is_read(recipe: str, seen: str) -> None:
-    made = begin(override(find_recipe(recipe), ["data.cases=20", "data.length=10"]))
+    made = find_recipe(recipe).configure(["data.cases=20", "data.length=10"])
     assert isinstance(made, MachineLogTask)
     assert list(made.code.values) == [seen]
     truth = made.reading(made.untrained_model()).truth

@@ -11,10 +11,8 @@ from recurra.cli.main import run
 from recurra.errors import OptionError
 from recurra.models.language import LanguageModel
 from recurra.models.readout import Readout
-from recurra.tasks.catalogue import begin, find_recipe
+from recurra.tasks.catalogue import find_recipe
 from recurra.tasks.memory import TEST, VALID, MemoryTask
-from recurra.tasks.settings import override
-from recurra.tasks.task import Question
 from recurra.training.loop import Step, Validated
 from tests.cli.test_train import refused
 
@@ -32,7 +30,7 @@ RECIPES = ["long-memory", "long-memory-copying"]
 
 
 def make_task(name: str, *extra: str) -> MemoryTask:
-    made = begin(override(find_recipe(name), [*SMALL, *extra]))
+    made = find_recipe(name).configure([*SMALL, *extra])
     assert isinstance(made, MemoryTask)
     return made
 
@@ -74,7 +72,7 @@ class TestAdding:
         with torch.no_grad():
             model.output.weight.zero_()
             model.output.bias.fill_(1)
-        answer = made.evaluate(model, Question())
+        answer = made.evaluate(model)
         assert answer.scores["always 1"] == {"mean squared error": 1 / 6}
         assert answer.steps == 500
         # (s − 1)² has the mean 1/6 and the variance 1/15 − 1/36
@@ -90,7 +88,7 @@ class TestCopying:
     def test_without_memory_the_score_is_the_baseline(self) -> None:
         """Blank until the sign, then any of the eight: what a model says that has counted and forgotten."""
         made = make_task("long-memory-copying")
-        answer = made.evaluate(Forgetful(), Question())
+        answer = made.evaluate(Forgetful())
         expected = 10 * math.log(8) / 26
         assert answer.scores["without memory"] == {"nats": pytest.approx(expected), "recalled": 1 / 8}
         assert answer.scores["gru-8"]["nats"] == pytest.approx(expected, abs=1e-4)
@@ -140,7 +138,7 @@ class TestBoth:
 
     def test_baselines_can_be_left_out(self, name: str) -> None:
         made = make_task(name)
-        assert list(made.evaluate(made.make_model(), Question(baselines=False)).scores) == ["gru-8"]
+        assert list(made.evaluate(made.make_model(), baselines=False).scores) == ["gru-8"]
 
     @pytest.mark.parametrize(
         "question", [Question(data="text.txt"), Question(window=3), Question(dynamic=0.1)], ids=str
@@ -190,7 +188,7 @@ class TestBoth:
 
 
 def test_the_machine_s_states_are_named_by_its_triggers() -> None:
-    made = begin(override(find_recipe("washing-machine"), ["model.hidden_size=8", "engine=eager"]))
+    made = find_recipe("washing-machine").configure(["model.hidden_size=8", "engine=eager"])
     model = made.make_model()
     triggers = made.triggers(model)
     assert triggers is not None
@@ -202,5 +200,5 @@ def test_the_machine_s_states_are_named_by_its_triggers() -> None:
         idle[triggers.names.index(name)] = -1
     assert made.name_states(model, torch.zeros(2, 8), [off, idle]) == ["Off", "Idle"]
     both = made.name_states(model, torch.zeros(1, 8), [[0] * 11])  # one state for everything: what the network says
-    assert both == made.says(model, torch.zeros(1, 8))
+    assert both == made.name_outputs(model, torch.zeros(1, 8))
     assert make_task("long-memory").triggers(model) is None

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from recurra.tasks.catalogue import begin, find_recipe
+from recurra.tasks.catalogue import find_recipe
 from recurra.tasks.mimic import held_out, judge_tree, mimic
-from recurra.tasks.settings import override
 from tests.tasks.test_events import write_log
 
 
 def make(name: str, *settings: str) -> Any:
-    return begin(override(find_recipe(name), ["engine=eager", *settings]))
+    return find_recipe(name).configure(["engine=eager", *settings])
 
 
 class TestTaggers:

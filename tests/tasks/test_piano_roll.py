@@ -12,10 +12,8 @@ from torch import Tensor
 from recurra.cli.main import run
 from recurra.data.rolls import LOWEST, Rolls
 from recurra.tasks import forecast as recipe_file
-from recurra.tasks.catalogue import begin, find_recipe
+from recurra.tasks.catalogue import find_recipe
 from recurra.tasks.piano_roll import PianoRollTask, _counted
-from recurra.tasks.settings import override
-from recurra.tasks.task import Question
 from tests.cli.test_train import outcome, refused
 
 CHORDS = ((60, 64, 67), (65, 69, 72), (67, 71, 74), (60, 63, 67))
@@ -52,7 +50,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make_task(*extra: str) -> PianoRollTask:
-    made = begin(override(find_recipe("piano-roll"), ["data.path=music.json", *SMALL, *extra]))
+    made = find_recipe("piano-roll").configure(["data.path=music.json", *SMALL, *extra])
     assert isinstance(made, PianoRollTask)
     return made
 
@@ -86,11 +84,11 @@ def test_results_depend_neither_on_batches_nor_on_the_order_of_pieces(
     made = make_task("dtype=float64", f"model.head={head}", "training.steps=10")
     trainer = made.trainer()
     list(trainer.events())
-    before = made.evaluate(trainer.evaluated, Question()).scores
+    before = made.evaluate(trainer.evaluated).scores
     monkeypatch.setattr(recipe_file, "EVALUATED", 3)
     rolls = made.rolls
     made.rolls = Rolls(rolls.train[::-1], rolls.valid, rolls.test[::-1])
-    after = made.evaluate(trainer.evaluated, Question()).scores
+    after = made.evaluate(trainer.evaluated).scores
     for name, row in before.items():
         assert after[name] == pytest.approx(row, rel=1e-9)
 
@@ -109,7 +107,7 @@ def test_a_chain_of_keys_says_chords_better_than_keys_alone(here: Path) -> None:
         made = make_task(f"model.head={head}", "training.learning_rate=0.05")
         trainer = made.trainer()
         list(trainer.events())
-        found[head] = made.evaluate(trainer.evaluated, Question(baselines=False)).scores["lstm-24"]["nats"]
+        found[head] = made.evaluate(trainer.evaluated, baselines=False).scores["lstm-24"]["nats"]
     assert found["bernoulli"] == pytest.approx(6 * 0.693, abs=0.3)
     assert 0.69 < found["chain"] < 1.5
 

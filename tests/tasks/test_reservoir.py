@@ -11,10 +11,9 @@ from safetensors.torch import load_file
 
 from recurra.cli.main import run
 from recurra.data.series_tasks import sines
-from recurra.tasks.catalogue import begin, find_recipe, open_run
+from recurra.tasks.catalogue import find_recipe
 from recurra.tasks.reservoir import ReservoirTask
-from recurra.tasks.settings import override
-from recurra.tasks.task import Question
+from recurra.tasks.train import open_run
 from recurra.training.loop import Finished, Save, Step, Validated
 from tests.cli.test_train import outcome, refused
 
@@ -44,7 +43,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def make_task(*extra: str) -> ReservoirTask:
     small = SMALL if "data.task=narma" not in extra else NARMA
-    made = begin(override(find_recipe("reservoir"), [*small, *extra]))
+    made = find_recipe("reservoir").configure([*small, *extra])
     assert isinstance(made, ReservoirTask)
     return made
 
@@ -57,7 +56,7 @@ class TestEvents:
         assert trainer.steps == trainer.step == 2
         assert sum(event.tokens for event in events if isinstance(event, Step)) == 1199
         assert events[1].loss < 1e-3 < events[0].loss
-        assert trainer.lesson.ridge.rows == 1100
+        assert trainer.fit.ridge.rows == 1100
         assert events[2].valid == trainer.best < -1
 
     def test_stopped_and_resumed_it_is_the_same(self) -> None:
@@ -96,7 +95,7 @@ class TestTasks:
         made = make_task(f"data.task={task}")
         trainer = made.trainer()
         list(trainer.events())
-        answer = made.evaluate(trainer.model, Question())
+        answer = made.evaluate(trainer.model)
         (name, scores), (_, naive) = answer.scores.items()
         last = list(scores)[len(scores) // 2 - 1]
         assert name == "reservoir-60"
@@ -116,14 +115,14 @@ class TestTasks:
         trainer = made.trainer()
         list(trainer.events())
         assert math.isfinite(trainer.best)
-        assert trainer.lesson.ridge.rows == 1200 - max(washout, feedback == "true")
-        assert made.evaluate(trainer.model, Question()).scores["reservoir-60"]["nrmse"] < 1.0
+        assert trainer.fit.ridge.rows == 1200 - max(washout, feedback == "true")
+        assert made.evaluate(trainer.model).scores["reservoir-60"]["nrmse"] < 1.0
 
     def test_the_seed_draws_series_and_weights(self) -> None:
         one, same, other = (make_task(f"seed={seed}").trainer() for seed in (1, 1, 2))
-        assert torch.equal(one.lesson.y, same.lesson.y)
+        assert torch.equal(one.fit.y, same.fit.y)
         assert torch.equal(one.model.stacks[0].stack[0][0].U, same.model.stacks[0].stack[0][0].U)
-        assert not torch.equal(one.lesson.y, other.lesson.y)
+        assert not torch.equal(one.fit.y, other.fit.y)
         assert not torch.equal(one.model.stacks[0].stack[0][0].U, other.model.stacks[0].stack[0][0].U)
 
 
@@ -181,7 +180,7 @@ class TestCommandLine:
         said = json.loads(capsys.readouterr().out)["values"]
         assert said[0] == pytest.approx([float(cell) for cell in lines[1501].split(",")[1:]], abs=0.01)
         assert (here / "a/next.svg").read_text().lstrip().startswith("<?xml")
-        _, _, model = open_run(Path("run"))
+        model = open_run(Path("run")).model
         assert float(model.scale[0]) == pytest.approx(1, rel=0.1)
         assert "series.csv cannot be read" in refused(["forecast", "run"], capsys)
         (here / "short.csv").write_text("".join(lines[:91]))
@@ -243,10 +242,10 @@ def test_mackey_glass_to_four_digits() -> None:
     """1,000 units, 3,000 steps: at 84 steps free-running, 10^−4.2 is what Jaeger & Haas 2004 published."""
     found = []
     for seed in (1, 2, 3):
-        made = begin(override(find_recipe("reservoir"), [f"seed={seed}"]))
+        made = find_recipe("reservoir").configure([f"seed={seed}"])
         trainer = made.trainer()
         list(trainer.events())
-        assert trainer.lesson.ridge.rows == 3000
-        found.append(made.evaluate(trainer.model, Question()).scores["reservoir-1000"]["log10 at 84"])
+        assert trainer.fit.ridge.rows == 3000
+        found.append(made.evaluate(trainer.model).scores["reservoir-1000"]["log10 at 84"])
     print(found)
     assert sorted(found)[1] < -4.2

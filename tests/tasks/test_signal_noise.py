@@ -8,11 +8,10 @@ import torch
 
 from recurra.data.signal_noise import FEATURES
 from recurra.errors import OptionError
-from recurra.tasks.catalogue import RECIPES, begin, find_recipe
+from recurra.tasks.catalogue import RECIPES, find_recipe
 from recurra.tasks.mimic import judge_tree, mimic
 from recurra.tasks.settings import override
 from recurra.tasks.signal_noise import SignalNoiseTask
-from recurra.tasks.task import Question
 from recurra.training.loop import Measured
 
 SMALL = [
@@ -27,7 +26,7 @@ SMALL += ["training.learning_rate=0.02", "training.validate_every=20"]
 
 
 def make(*settings: str) -> SignalNoiseTask:
-    made = begin(override(find_recipe("signal-and-noise"), [*SMALL, *settings]))
+    made = find_recipe("signal-and-noise").configure([*SMALL, *settings])
     assert isinstance(made, SignalNoiseTask)
     return made
 
@@ -41,7 +40,7 @@ def train(task: Any) -> tuple[Any, list[Any]]:
 def test_scores_lie_between_guessing_and_what_is_possible() -> None:
     task = make()
     model, _ = train(task)
-    scores = task.evaluate(model, Question()).scores
+    scores = task.evaluate(model).scores
     assert scores["always 0"]["AUC"] == 0.5
     assert 0.8 < scores["gru-5"]["AUC"] < scores["best of all (Bayes)"]["AUC"]
     assert scores["gru-5"]["nats"] > scores["best of all (Bayes)"]["nats"]
@@ -94,12 +93,12 @@ def test_reading_the_future_is_refused() -> None:
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_penalty_is_taken_or_refused_by_every_recipe(name: str) -> None:
     if name in ("tag", "events", "signal-and-noise", "washing-machine-log", "washing-machine-hidden"):
-        assert override(find_recipe(name), ["training.tree=0.1"]).training.tree == 0.1
+        assert override(find_recipe(name).settings, ["training.tree=0.1"]).training.tree == 0.1
         with pytest.raises(OptionError, match="must not be negative"):
-            override(find_recipe(name), ["training.tree=-1"])
+            override(find_recipe(name).settings, ["training.tree=-1"])
     else:
         with pytest.raises(OptionError, match=r"a class at each step|does not exist"):
-            override(find_recipe(name), ["training.tree=0.1"])
+            override(find_recipe(name).settings, ["training.tree=0.1"])
 
 
 @pytest.mark.slow
@@ -107,7 +106,7 @@ def test_half_the_questions_at_the_same_area() -> None:
     """At most 0.02 less AUC than without a penalty, and paths of half the length. Takes a minute or two."""
     found = []
     for settings in ([], ["training.tree=0.065"]):
-        task: Any = begin(override(find_recipe("signal-and-noise"), settings))
+        task: Any = find_recipe("signal-and-noise").configure(settings)
         model, events = train(task)
         found.append(judge_tree(task.steps("test"), model, mimic(task, model)))
         errors = [event.values.get("surrogate_error", 0) for event in events if isinstance(event, Measured)]

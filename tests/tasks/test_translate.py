@@ -13,9 +13,7 @@ import torch
 from recurra.cli.main import run
 from recurra.errors import OptionError
 from recurra.models.sampling import Choice
-from recurra.tasks.catalogue import begin, find_recipe
-from recurra.tasks.settings import override
-from recurra.tasks.task import Question
+from recurra.tasks.catalogue import find_recipe
 from recurra.tasks.translate import TranslationTask, choose_lengths
 from recurra.training.loop import Step, Validated
 from tests.cli.test_train import outcome, refused
@@ -52,7 +50,7 @@ def train(*extra: str, out: str = "run") -> list[str]:
 
 
 def make_task(name: str, *extra: str) -> TranslationTask:
-    made = begin(override(find_recipe(name), [*SMALL, *extra]))
+    made = find_recipe(name).configure([*SMALL, *extra])
     assert isinstance(made, TranslationTask)
     return made
 
@@ -129,7 +127,7 @@ class TestJudging:
     @pytest.mark.parametrize("wrong", [0, 2])
     def test_matches_and_edits(self, made: TranslationTask, monkeypatch: pytest.MonkeyPatch, wrong: int) -> None:
         self.perfect(made, monkeypatch, wrong)
-        answer = made.evaluate(made.make_model(), Question())
+        answer = made.evaluate(made.make_model())
         network, markov = answer.scores.values()
         count = len(made.pairs.test)
         assert answer.data == "test"
@@ -149,18 +147,18 @@ class TestJudging:
             said = torch.cat([ids, end])
             total -= float(logits.log_softmax(-1).gather(1, said[:, None]).sum())
             count += len(said)
-        answer = made.evaluate(model, Question(baselines=False))
+        answer = made.evaluate(model, baselines=False)
         assert answer.steps == count
         assert answer.scores["gru-12"]["nats"] == pytest.approx(total / count, rel=1e-5)
 
     def test_bleu_is_left_out_without_its_package(self, made: TranslationTask, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "sacrebleu", None)
-        assert "BLEU" not in made.evaluate(made.make_model(), Question(baselines=False)).scores["gru-12"]
+        assert "BLEU" not in made.evaluate(made.make_model(), baselines=False).scores["gru-12"]
 
     def test_symbols_that_training_did_not_have(self, here: Path) -> None:
         (here / "other.tsv").write_text("ba Ω\tΩ BA\n")
         made = make_task("translate", "data.path=pairs.tsv", "data.min_count=1", "model.copy_unknown=true")
-        assert made.evaluate(made.make_model(), Question(data="other.tsv", baselines=False)).steps == 3
+        assert made.evaluate(made.make_model(), data="other.tsv", baselines=False).steps == 3
 
     @pytest.mark.parametrize("question", [Question(window=3), Question(dynamic=0.1)], ids=str)
     def test_questions_for_language_models(self, made: TranslationTask, question: Question) -> None:
@@ -289,9 +287,9 @@ class TestRuns:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "share"), [("dates", 0.995), ("addition", 0.99)])
 def test_the_presets_solve_their_tasks(name: str, share: float) -> None:
-    made = begin(find_recipe(name))
+    made = make_task(find_recipe(name))
     trainer = made.trainer()
     for _ in trainer.events():
         pass
-    (score,) = made.evaluate(trainer.evaluated, Question(baselines=False)).scores.values()
+    (score,) = made.evaluate(trainer.evaluated, baselines=False).scores.values()
     assert score["exact match"] >= share

@@ -10,9 +10,7 @@ import torch
 
 from recurra.cli.main import run
 from recurra.errors import OptionError
-from recurra.tasks.catalogue import begin, find_recipe
-from recurra.tasks.settings import override
-from recurra.tasks.task import Question
+from recurra.tasks.catalogue import find_recipe
 from recurra.tasks.tree import TreeTask, nodes_by_level, score_trees
 from recurra.training.loop import Step, Validated
 from tests.cli.test_train import outcome, refused
@@ -30,7 +28,7 @@ MADE_UP = ["data.count=200", "data.depth=2"]
 
 
 def make_task(*extra: str) -> TreeTask:
-    made = begin(override(find_recipe("tree"), [*SMALL, *MADE_UP, *extra]))
+    made = find_recipe("tree").configure([*SMALL, *MADE_UP, *extra])
     assert isinstance(made, TreeTask)
     return made
 
@@ -70,7 +68,7 @@ def test_a_few_steps_train(task: str, labels: str) -> None:
 
 def test_accuracy_by_depth_two_levels_deeper() -> None:
     made = make_task("data.labels=root")
-    answer = made.evaluate(made.make_model(), Question())
+    answer = made.evaluate(made.make_model())
     assert list(answer.scores) == ["fold lstm-16", "most frequent class"]
     for row in answer.scores.values():
         assert list(row) == ["nats", "accuracy", "roots", *(f"depth {k}" for k in (1, 2, 3, 4))]
@@ -144,13 +142,13 @@ class TestAPersonsOwnTrees:
         deep = "(a " * depth + "x" + ")" * depth
         (here / "deep.txt").write_text("\n".join([deep, *["(a x)", "(b y)"] * 5]) + "\n")
         few = ("training.steps=1", "training.batch_size=11", "data.labels=root", "model.composition=child-sum")
-        made = begin(override(find_recipe("tree"), [*SMALL, "data.path=deep.txt", *few, "seed=2"]))
+        made = find_recipe("tree").configure([*SMALL, "data.path=deep.txt", *few, "seed=2"])
         assert int(made.woods.train.depths.max()) == depth - 1
         trainer = made.trainer()
         first = next(trainer.events())
         assert isinstance(first, Step)
         assert not first.skipped
-        assert made.evaluate(trainer.model, Question(data="deep.txt", baselines=False)).steps == 11
+        assert made.evaluate(trainer.model, data="deep.txt", baselines=False).steps == 11
 
 
 class TestRefused:
@@ -211,16 +209,16 @@ class TestRefused:
     def test_questions_of_sequences(self) -> None:
         made = make_task()
         with pytest.raises(OptionError, match="for language models"):
-            made.evaluate(made.make_model(), Question(window=3))
+            made.evaluate(made.make_model(), window=3)
 
 
 @pytest.mark.slow
 def test_list_operations_by_the_recipes_defaults() -> None:
     """Trees that were never seen, of the depth that was learned and two levels deeper."""
-    made = begin(find_recipe("tree"))
+    made = make_task(find_recipe("tree"))
     trainer = made.trainer()
     for event in trainer.events():
         assert not isinstance(event, Step) or not event.skipped
-    scores = made.evaluate(trainer.evaluated, Question()).scores["fold lstm-128"]
+    scores = made.evaluate(trainer.evaluated).scores["fold lstm-128"]
     assert scores["depth 4"] >= 0.98
     assert scores["depth 6"] >= 0.90

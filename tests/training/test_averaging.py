@@ -9,12 +9,13 @@ from recurra.errors import OptionError
 from recurra.models.language import LanguageModel
 from recurra.training.averaging import Average, read_average
 from recurra.training.loop import Trainer, Training
+from tests.helpers import make_language_model
 
 V, H = 5, 6
 
 
 def make_model() -> LanguageModel:
-    return LanguageModel(V, "gru", H, engine="eager").double()
+    return make_language_model(V, "gru", H, engine="eager").double()
 
 
 def weights(model: LanguageModel) -> Tensor:

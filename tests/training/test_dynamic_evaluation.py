@@ -13,6 +13,7 @@ from recurra.training import dynamic_evaluation
 from recurra.training.dynamic_evaluation import evaluate_dynamically
 from recurra.training.evaluation import evaluate
 from recurra.training.loop import Trainer, Training
+from tests.helpers import make_language_model
 
 V, H = 6, 16
 
@@ -35,7 +36,7 @@ def lanes(ids: Tensor, lanes: int = 2, length: int = 10) -> Batches:
 
 def untrained(**options: object) -> LanguageModel:
     torch.manual_seed(1)
-    return LanguageModel(V, "gru", H, engine="eager", **options)
+    return make_language_model(V, "gru", H, engine="eager", **options)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from recurra.data.batches import Batch, Chunks, Generated, Sequences
-from recurra.models.language import LanguageModel
 from recurra.models.readout import Readout
 from recurra.models.window import WindowLanguageModel
 from recurra.training.distributed import Ranks
@@ -21,6 +20,7 @@ from recurra.training.evaluation import (
     mixed,
 )
 from recurra.training.objectives import weighted_nll, weighted_square
+from tests.helpers import make_language_model
 
 CPU = torch.device("cpu")
 TARGETS = torch.tensor([[0, 1, 2], [2, 1, 0]])
@@ -108,7 +108,7 @@ class TestNumbers:
 
 def test_in_lanes_the_state_is_carried() -> None:
     ids = torch.randint(5, (61,))
-    model = LanguageModel(5, "gru", 6, engine="eager")
+    model = make_language_model(5, "gru", 6, engine="eager")
     short, long = (evaluate(model, Chunks(ids, 2, length, shuffle=False)) for length in (4, 30))
     assert short.mean == pytest.approx(long.mean, rel=1e-5)
     assert short.accuracy == long.accuracy
@@ -132,7 +132,7 @@ class TestMixture:
     @pytest.mark.parametrize("as_sequences", [True, False])
     def test_log_probabilities_come_in_the_order_of_the_data(self, as_sequences: bool):
         torch.manual_seed(0)
-        model = LanguageModel(7, "gru", 5).double()
+        model = make_language_model(7, "gru", 5).double()
         random = torch.Generator().manual_seed(1)
         parts = [torch.randint(7, (n,), generator=random) for n in ((5, 2, 9, 3, 9) if as_sequences else (700,))]
         firsts = [0, 4, 5, 13, 15]
@@ -148,7 +148,7 @@ class TestMixture:
 
     def test_lanes_say_where_their_targets_are(self):
         torch.manual_seed(0)
-        model = LanguageModel(7, "gru", 5).double()
+        model = make_language_model(7, "gru", 5).double()
         text = torch.randint(7, (101,))
         found = log_probabilities(
             model, Chunks(text, 4, 8, shuffle=False), Chunks(torch.arange(101), 4, 8, shuffle=False)

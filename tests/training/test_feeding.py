@@ -14,6 +14,7 @@ from recurra.models.language import LanguageModel
 from recurra.training.feeding import own_inputs, read_feeding
 from recurra.training.loop import Save, Step, Trainer, Training
 from recurra.training.objectives import weighted_nll
+from tests.helpers import make_language_model
 
 V, H, B, T = 7, 8, 4, 9
 IDS = torch.randint(V, (260,), generator=torch.Generator().manual_seed(1))
@@ -23,7 +24,7 @@ QUICK = Training(steps=8, batch_size=B, truncation="every:6", warmup=2, validate
 def make_model(loud: float = 1.0, **options: float) -> LanguageModel:
     """With `loud` logits there is always one symbol that is certain."""
     torch.manual_seed(4)
-    model = LanguageModel(V, "gru", H, engine="eager", **options).double()
+    model = make_language_model(V, "gru", H, engine="eager", **options).double()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.5 * torch.randn_like(parameter)

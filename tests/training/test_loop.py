@@ -20,6 +20,7 @@ from recurra.training.evaluation import evaluate
 from recurra.training.loop import PATIENCE_WITH_NAN, Event, Finished, Save, Step, Trainer, Training, Validated
 from recurra.training.objectives import step_weights, weighted_nll
 from recurra.training.schedules import Plateau, learning_rate
+from tests.helpers import make_language_model
 
 V, H = 7, 8
 IDS = torch.randint(V, (200,), generator=torch.Generator().manual_seed(1))
@@ -41,7 +42,7 @@ def make_trainer(
     **model: Any,
 ) -> Trainer:
     torch.manual_seed(5)
-    made = LanguageModel(V, **{"cell": "lstm", "hidden_size": H, "engine": "eager"} | model)
+    made = make_language_model(V, **{"cell": "lstm", "hidden_size": H, "engine": "eager"} | model)
     valid = Chunks(IDS[:50], 2, 8, shuffle=False)
     return Trainer(made, batches(), settings, judge or (lambda judged: evaluate(judged, valid).nats))
 

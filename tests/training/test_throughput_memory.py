@@ -28,7 +28,7 @@ MEASURE = """
 import json, re, sys
 from pathlib import Path
 import torch
-from recurra.tasks.catalogue import begin, find_recipe
+from recurra.tasks.catalogue import find_recipe, make_task
 from recurra.tasks.settings import override
 
 def memory(what):
@@ -36,7 +36,7 @@ def memory(what):
 
 torch.set_num_threads(1)
 recipe, updates, *settings = sys.argv[1:]
-trainer = begin(override(find_recipe(recipe), settings)).trainer()
+trainer = find_recipe(recipe).configure(settings).trainer()
 reading, held = memory("VmHWM"), memory("VmRSS")
 Path("/proc/self/clear_refs").write_text("5")  # the peak is counted anew
 for _ in range(int(updates)):

@@ -12,6 +12,7 @@ from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import weighted_nll
 from recurra.training.truncation import Truncation, backward, every, none, read_truncation, window
 from recurra.types import State
+from tests.helpers import make_language_model
 
 B, T, V, H = 2, 11, 5, 8
 CASES = {
@@ -26,7 +27,7 @@ CASES = {
 
 
 def make_model(name: str) -> LanguageModel:
-    model = LanguageModel(V, hidden_size=H, engine="eager", **CASES[name]).double()
+    model = make_language_model(V, hidden_size=H, engine="eager", **CASES[name]).double()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.3 * torch.randn_like(parameter)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from recurra.benchmarks.timing import Say, quiet
 from recurra.results import Result, Table
-from recurra.tasks.catalogue import begin, find_recipe
+from recurra.tasks.catalogue import find_recipe
 from recurra.tasks.language import LanguageTask
-from recurra.tasks.settings import override
 
 PLACES: dict[str, list[str]] = {
     "none: one layer": [],
@@ -78,7 +77,7 @@ def compare_depth(
 
 
 def _language(settings: list[str]) -> LanguageTask:
-    made = begin(override(find_recipe("python-source"), settings))
+    made = find_recipe("python-source").configure(settings)
     assert isinstance(made, LanguageTask)
     return made
 
@@ -91,7 +90,7 @@ def _size_for(parameters: int, settings: list[str], vocabulary_size: int) -> int
     """The number of units, a multiple of 4, with which a network comes nearest to so many parameters."""
 
     def count(size: int) -> int:
-        model = _language([*settings, *_units(size)]).untrained(vocabulary_size)
+        model = _language([*settings, *_units(size)]).model_for(vocabulary_size)
         return sum(each.numel() for each in model.parameters())
 
     low, high = 1, 2

@@ -19,8 +19,8 @@ from recurra.benchmarks.timing import Say, quiet
 from recurra.models.decision_tree import find_grower
 from recurra.results import Result, Table
 from recurra.runs.disk import replace_file, to_json
-from recurra.tasks.catalogue import begin
-from recurra.tasks.mimic import Judged, held_out, judge_tree, mimic, score_name
+from recurra.tasks.catalogue import make_task
+from recurra.tasks.mimic import Judged, grow, held_out, judge_tree, score_name
 from recurra.tasks.settings import override
 from recurra.tasks.signal_noise import SignalNoiseTask
 from recurra.tasks.task import Settings
@@ -142,7 +142,7 @@ def sweep_penalties(
 ) -> PenaltyBenchmark:
     """Train a network without a penalty, and one for each penalty (`l1`, `l2`, `tree`) and strength; with every seed."""
     find_grower()  # a missing extra is reported before anything is trained
-    score = score_name(len(begin(recipe).steps("valid").classes))
+    score = score_name(len(make_task(recipe).steps("valid").classes))
     off = [f"training.{name}=0" for name in ("l1", "l2", "tree")]
     plans = [("none", 0.0), *((name, strength) for name, every in strengths.items() for strength in every)]
     jobs = [
@@ -177,7 +177,7 @@ def _on(penalty: str, strength: float) -> list[str]:
 
 def _train(job: tuple[Settings, str, float]) -> Trained:
     recipe, penalty, strength = job
-    task = begin(recipe)
+    task = make_task(recipe)
     trainer = task.trainer()
     began, best = time.monotonic(), None
     errors: list[float] = []
@@ -188,7 +188,7 @@ def _train(job: tuple[Settings, str, float]) -> Trained:
             errors.append(event.values["surrogate_error"])
     seconds = time.monotonic() - began
     model = trainer.evaluated if best is None else best
-    tree, pruned = mimic(task, model), mimic(task, model, prune=True)
+    tree, pruned = grow(task, model), grow(task, model, prune=True)
     valid, test = task.steps("valid"), held_out(task)[1]
     return Trained(
         penalty,
@@ -258,6 +258,6 @@ def choose(points: Sequence[Point], tolerance: float = TOLERANCE) -> dict[str, P
 
 def best_possible(recipe: Settings, seeds: Sequence[int]) -> float | None:
     """The score on the test parts that no causal model passes in the long run, where it is known."""
-    tasks = [begin(override(recipe, [f"seed={seed}"])) for seed in seeds]
+    tasks = [make_task(override(recipe, [f"seed={seed}"])) for seed in seeds]
     known = [each.ceiling("test")["AUC"] for each in tasks if isinstance(each, SignalNoiseTask)]
     return fmean(known) if known else None

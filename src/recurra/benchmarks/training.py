@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from recurra.benchmarks.timing import seconds
 from recurra.data.batches import Chunks
+from recurra.layers.recurrent import Recurrent
 from recurra.models.language import LanguageModel
 from recurra.results import Result, Table
 from recurra.training.loop import OPTIMISERS, Step, Trainer, Training
@@ -43,10 +44,10 @@ def bench_loop(shape: Shape, *, steps: int = 10, repeats: int = 9) -> LoopTimes:
     tokens = torch.randint(65, (B * T * 40,), generator=torch.Generator().manual_seed(0))
     settings = Training(steps=10**9, batch_size=B, truncation=f"every:{T}", validate_every=10**9, save_every=10**9)
     torch.manual_seed(0)
-    model = LanguageModel(65, "lstm", H, embedding_size=64)
+    model = LanguageModel(65, Recurrent("lstm", 64, H))
     events = Trainer(model, Chunks(tokens, B, T), settings, lambda evaluated: 0.0).events()
 
-    other = LanguageModel(65, "lstm", H, embedding_size=64)
+    other = LanguageModel(65, Recurrent("lstm", 64, H))
     optimiser = OPTIMISERS[settings.optimiser](other.parameters(), settings)
     batch = Chunks(tokens, B, T).next()
 

@@ -28,7 +28,7 @@ def mimic(
 
     find_matplotlib()  # a missing extra is reported before anything is trained
     strengths = {name: _numbers(f"--{name}", text) for name, text in (("tree", tree), ("l2", l2), ("l1", l1))}
-    plan = override(find_recipe(recipe), list(settings or []))
+    plan = override(find_recipe(recipe).settings, list(settings or []))
     found = sweep_penalties(plan, strengths, range(seeds), workers, say=partial(typer.echo, err=True))
     found.save(out)
     print_json(found.to_json()) if as_json else print(f"{found}\npicture and tables: {out}")

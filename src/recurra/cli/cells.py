@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from recurra.cli.output import AsJson, print_json, print_table
+from recurra.results import Table
 
 
 def cells(
@@ -29,7 +30,7 @@ def cells(
             print_json({key: each.to_json() for key, each in listed.items()})
         else:
             rows = [[key, e.summary, ", ".join(e.states), ", ".join(e.runs_on)] for key, e in listed.items()]
-            print_table("", ["cell", "what it is", "states", "engines on this machine"], rows)
+            print_table(Table(["cell", "what it is", "states", "engines on this machine"], rows))
         return
     cell = find_cell(name)
     if source is not None:

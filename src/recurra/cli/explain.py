@@ -1,20 +1,14 @@
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from recurra.cli.output import AsJson, print_json
-
-if TYPE_CHECKING:
-    from recurra.report.subject import Subject
-    from recurra.runs.folder import RunFolder
-    from recurra.tasks.task import Task
+from recurra.cli.output import AsJson, RunArgument, open_run, print_json
 
 
 def explain(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: RunArgument,
     gradients: Annotated[
         bool, typer.Option("--gradients", help="Only: how far gradients reach back, and the eigenvalues behind it.")
     ] = False,
@@ -26,7 +20,7 @@ def explain(
     frozen: Annotated[
         str | None,
         typer.Option(
-            "--input", help="The frozen input: a symbol or a trigger by name, or zero. Else a trigger of rest, or zero."
+            "--input", help="The frozen input: a token or a trigger by name, or zero. Else a trigger of rest, or zero."
         ),
     ] = None,
     steps: Annotated[int | None, typer.Option(min=4, help="How many steps back gradients are followed; 100.")] = None,
@@ -36,78 +30,32 @@ def explain(
 ) -> None:
     """What a run is and what its network does: one page, RUN/report.html, for every recipe. Or only a part of it, thoroughly:
     pictures and numbers go to RUN/explain/."""
-    from recurra.report.subject import open_subject
+    from recurra.errors import OptionError
+    from recurra.report.contents import write_report
+    from recurra.report.parts import keep_field, keep_fixed_points, keep_gradients, keep_table
 
-    subject = open_subject(run, steps, starts)
+    opened = open_run(run)
     if not (gradients or fixed_points or field or table is not None):
         if frozen is not None or period != 1:
-            from recurra.errors import OptionError
-
             raise OptionError("--input and --period are for --fixed-points and --field: add one of them.")
-        _report(subject, as_json)
+        report = write_report(opened, steps, starts)
+        if as_json:
+            print_json({"run": str(run)} | report.to_json())
+        else:
+            print(report)
         return
-    folder, task, model = subject.folder, subject.task, subject.model
-    found: dict[str, Any] = {"run": str(run)}
+    found: dict[str, Any] = {}
     if gradients:
-        from recurra.report.gradients import FAR, WARMUP, write_gradients
-
-        far = steps or FAR
-        found["gradients"] = write_gradients(folder, subject.probe(far + WARMUP), far)
-    if fixed_points or field:
-        from recurra.report.attractors import write_automaton, write_points
-        from recurra.report.gradients import FAR, WARMUP
-
-        probe = subject.probe((steps or FAR) + WARMUP)
-        triggers = task.triggers(model)
-        frozen = frozen or (triggers.names[0] if triggers else "zero")
-        x = task.frozen_input(model, frozen)
-        machine = None
-        if triggers is not None and field:
-            machine = write_automaton(folder, task, model, probe, triggers)
-            found["automaton"] = (
-                machine.to_json() if machine else {"summary": "as a state machine: it comes to rest nowhere."}
-            )
-        found["fixed_points"] = write_points(
-            folder, task, model, probe, x, frozen, starts or 1024, period, field, machine
-        )
+        found["gradients"] = keep_gradients(opened, steps)
+    if field:
+        found |= keep_field(opened, frozen, starts, period)
+    elif fixed_points:
+        found["fixed_points"] = keep_fixed_points(opened, frozen, starts, period)
     if table is not None:
-        found["table"] = _table(folder, task, model, table, not as_json)
+        found["table"] = keep_table(opened, table)
     if as_json:
-        print_json(found)
+        print_json({"run": str(run)} | {name: each.to_json() for name, each in found.items()})
         return
-    for part in ("gradients", "automaton", "fixed_points"):
-        if part in found:
-            print(found[part]["summary"])
-    print(f"pictures and data: {folder.explain}")
-
-
-def _report(subject: Subject, as_json: bool) -> None:
-    from recurra.report.contents import write_report
-
-    sections, left_out = write_report(subject)
-    if as_json:
-        titles = [section.title for section in sections]
-        row = {"run": str(subject.folder.path), "report": str(subject.folder.report)}
-        print_json(row | {"sections": titles, "left_out": left_out})
-        return
-    for section in sections:
-        if section.lead:
-            print(section.lead)
-    print(f"report: {subject.folder.report}")
-
-
-def _table(folder: RunFolder, task: Task[Any], model: Any, text: str, show: bool) -> dict[str, Any]:
-    from recurra.analysis.trace_table import trace_table
-    from recurra.errors import OptionError
-    from recurra.runs.disk import replace_file
-    from recurra.tasks.language import LanguageTask
-
-    if not isinstance(task, LanguageTask):
-        raise OptionError("--table reads a text, and this run is no language model.")
-    made = trace_table(model, task.symbols_of(text), task.symbol_names)
-    folder.explain.mkdir(exist_ok=True)
-    replace_file(folder.explain / "table.csv", made.to_csv().encode())
-    replace_file(folder.explain / "table.html", made.to_html(text).encode())
-    if show:
-        print(made)
-    return made.to_json()
+    for each in found.values():
+        print(each)
+    print(f"pictures and data: {opened.folder.explain}")

@@ -22,8 +22,9 @@ from recurra.cli.flag import flag
 from recurra.cli.forecast import forecast
 from recurra.cli.mimic import mimic
 from recurra.cli.predict import predict
+from recurra.cli.recipes import recipes
 from recurra.cli.regions import regions
-from recurra.cli.runs import recipes, runs
+from recurra.cli.runs import runs
 from recurra.cli.sample import sample
 from recurra.cli.score import score
 from recurra.cli.train import train

@@ -28,7 +28,7 @@ class Front(nn.Module):
             raise OptionError(f"the convolution's width must be odd, as many steps before as after; got {width}.")
         if pool < 1:
             raise OptionError(f"pool must be at least 1; got {pool}.")
-        self.pool = pool
+        self.input_size, self.output_size, self.pool = input_size, output_size, pool
         self.kernel = nn.Conv1d(input_size, output_size, width, padding=width // 2)
 
     def forward(

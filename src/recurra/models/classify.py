@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from recurra.cells.notation import Cell
 from recurra.errors import choose_from
 from recurra.layers.front import within
+from recurra.layers.recurrent import Recurrent
 from recurra.models.labelling import Labeller
 from recurra.types import Float, Int
 
@@ -38,15 +38,13 @@ class Classifier(Labeller):
     - the rest as for `Labeller`.
 
     ```python
-    model = Classifier(input_size=12, classes=9, cell="gru", hidden_size=64, head="mean")
+    model = rc.models.Classifier(rc.Recurrent("gru", 12, 64, bidirectional=True), classes=9, head="mean")
     scores = model(torch.randn(4, 29, 12), lengths=[29, 7, 12, 20])      # [4, 9]
     ```
     """
 
-    def __init__(
-        self, input_size: int, classes: int, cell: Cell | str, hidden_size: int, *, head: str = "mean", **options: Any
-    ):
-        super().__init__(input_size, classes, cell, hidden_size, **options)
+    def __init__(self, recurrent: Recurrent, classes: int, *, head: str = "mean", **options: Any):
+        super().__init__(recurrent, classes, **options)
         self.head = choose_from("head", head, HEADS)
         H = self.recurrent.output_size
         self.attention = nn.Sequential(nn.Linear(H, H), nn.Tanh(), nn.Linear(H, 1)) if head == "attention" else None

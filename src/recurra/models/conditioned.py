@@ -1,15 +1,12 @@
-"""A language model that is told what to speak of: the next symbol, given those before it and a class or a vector."""
+"""Class-conditional language models: the next token, given those before it and a class or a vector."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from recurra.cells.notation import Cell
 from recurra.errors import OptionError
-from recurra.models.language import LanguageModel
+from recurra.models.language import LanguageModel, make_embedding
 from recurra.models.sequence import SequenceModel
 from recurra.types import Float, Int
 
@@ -17,38 +14,28 @@ from recurra.types import Float, Int
 class ConditionedLanguageModel(nn.Module):
     """P(y₁ … y_T | c) = Π P(y_t | c, y₁ … y_{t−1}): one to many.
 
-    The condition becomes a vector that is added to that of every symbol read. Exactly one of these says what it is:
+    The condition becomes a vector that is added to that of every token read. Exactly one of these says what it is:
 
     - `classes`: it is one of so many. `condition_size`: it is a vector of so many numbers.
 
-    Other options are those of `LanguageModel`. `given` is that language model with the condition filled in: it can be run,
-    streamed and sampled like any other.
+    `given` is the language model with the condition filled in: it can be run, streamed and sampled like any other.
 
     ```python
-    model = ConditionedLanguageModel(vocabulary_size=30, cell="gru", hidden_size=64, classes=8)
+    language = rc.models.LanguageModel(30, rc.Recurrent("gru", 16, 64))
+    model = rc.models.ConditionedLanguageModel(language, classes=8)
     logits, state = model.given(torch.tensor([3, 5]))(torch.randint(30, (2, 12)))
     ```
     """
 
-    def __init__(
-        self,
-        vocabulary_size: int,
-        cell: Cell | str,
-        hidden_size: int,
-        *,
-        classes: int | None = None,
-        condition_size: int | None = None,
-        **options: Any,
-    ):
+    def __init__(self, language: LanguageModel, *, classes: int | None = None, condition_size: int | None = None):
         super().__init__()
         if (classes is None) == (condition_size is None):
             raise OptionError("a condition is a class or a vector: give classes=N or condition_size=N, one of the two.")
-        self.language = LanguageModel(vocabulary_size, cell, hidden_size, **options)
-        size = self.language.embedding.embedding_dim
+        self.language = language
+        size = language.embedding.embedding_dim
         self.condition: nn.Module
         if classes is not None:
-            self.condition = nn.Embedding(classes, size)
-            nn.init.normal_(self.condition.weight, std=size**-0.5)
+            self.condition = make_embedding(classes, size)
         else:
             assert condition_size is not None
             self.condition = nn.Linear(condition_size, size)
@@ -71,13 +58,13 @@ class ConditionedLanguageModel(nn.Module):
         condition: Int[Tensor, " B"] | Float[Tensor, "B C"],
         lengths: Int[Tensor, " B"] | None = None,
     ) -> Float[Tensor, "B T V"]:
-        """The logits of the symbol that follows each one."""
+        """The logits of the token that follows each one."""
         logits: Tensor = self.given(condition)(inputs, None, lengths)[0]
         return logits
 
 
 class Given(SequenceModel):
-    """A language model whose every input is moved by a vector for each row; it shares all weights."""
+    """A language model with a vector for each row added to every input; it shares all weights."""
 
     def __init__(self, language: LanguageModel, moved: Float[Tensor, "B D"]):
         nn.Module.__init__(self)

@@ -8,14 +8,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from recurra.cells.notation import Cell
+from recurra.errors import OptionError
 from recurra.layers.dropout import VariationalDropout
 from recurra.layers.recurrent import Recurrent
 from recurra.types import Float, Int
 
 
 class Following(NamedTuple):
-    """What is said of the event after each one: logits of its activity, the scaled logarithm of the time to it, and logits of
+    """Predictions of the event after each one: logits of its activity, the scaled logarithm of the time to it, and logits of
     those of its attributes that are predicted."""
 
     logits: Float[Tensor, "B T A"]
@@ -27,39 +27,39 @@ class EventModel(nn.Module):
     """Embeddings of an event's activity and attributes beside its features of time, recurrent layers, and a linear map for each
     thing that is predicted.
 
+    - `recurrent`: the layers. What they read beyond the `times` features of time is shared evenly by the embeddings.
     - `activities`: how many there are, counting "another"; the end of a case is one more that can be predicted.
     - `values`: of each attribute, how many values there are. `predicted`: the numbers of those that are predicted too.
-    - `times`: how many features of time, none if 0.
 
     ```python
-    model = EventModel(activities=10, values=[4], times=6, cell="gru", hidden_size=32)
-    logits, gaps, _ = model(what, times, attributes, lengths)      # [B, T, 11], [B, T]
+    model = rc.models.EventModel(rc.Recurrent("gru", 38, 32), activities=10, values=[4], times=6)
+    logits, gaps, _ = model(activities, times, attributes, lengths)      # [B, T, 11], [B, T]
     ```
     """
 
     def __init__(
         self,
+        recurrent: Recurrent,
         activities: int,
-        values: list[int],
-        times: int,
-        cell: Cell | str,
-        hidden_size: int,
+        values: Sequence[int] = (),
+        times: int = 0,
         *,
         predicted: Sequence[int] = (),
-        embedding_size: int = 16,
-        layers: int = 1,
-        dropout: float = 0.0,
-        engine: str = "auto",
     ):
         super().__init__()
-        self.activity = nn.Embedding(activities, embedding_size)
-        self.attributes = nn.ModuleList(nn.Embedding(count, embedding_size) for count in values)
-        width = embedding_size * (1 + len(values)) + times
-        self.recurrent = Recurrent(cell, width, hidden_size, layers=layers, dropout=dropout, engine=engine)
-        self.dropout = VariationalDropout(dropout)
-        self.output = nn.Linear(hidden_size, activities + 1)
-        self.gap = nn.Linear(hidden_size, 1)
-        self.predicted = nn.ModuleList(nn.Linear(hidden_size, values[k]) for k in predicted)
+        size, rest = divmod(recurrent.input_size - times, 1 + len(values))
+        if rest or size < 1:
+            raise OptionError(
+                f"the recurrent layers read {recurrent.input_size} numbers: after {times} features of time they cannot be "
+                f"shared evenly by {1 + len(values)} embeddings. Give the layers an input_size that can."
+            )
+        self.activity = nn.Embedding(activities, size)
+        self.attributes = nn.ModuleList(nn.Embedding(count, size) for count in values)
+        self.recurrent = recurrent
+        self.dropout = VariationalDropout(recurrent.dropout.p)
+        self.output = nn.Linear(recurrent.output_size, activities + 1)
+        self.gap = nn.Linear(recurrent.output_size, 1)
+        self.predicted = nn.ModuleList(nn.Linear(recurrent.output_size, values[k]) for k in predicted)
 
     def embed(
         self, what: Int[Tensor, "B T"], times: Float[Tensor, "B T F"], attributes: Int[Tensor, "B T K"]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from recurra.cells.notation import Cell
+from recurra.errors import OptionError
 from recurra.layers.recurrent import Recurrent
 from recurra.models.heads import make_head
 from recurra.models.sequence import SequenceModel
@@ -15,65 +15,43 @@ from recurra.types import Float, Int, State
 
 
 class Forecaster(SequenceModel):
-    """Recurrent layers of any cell read the values of each step, and a head says how the values of the next are distributed.
+    """Recurrent layers of any cell read the values of each step, and a head predicts the distribution of the next.
 
     The joint density of a series is the product of its conditionals, p(y₁ … y_T) = Π p(y_t | y₁ … y_{t−1}); what is drawn at
     one step is fed back at the next.
 
     - `channels`: numbers of a step, about 0 with size about 1. One that is missing (NaN) is read as 0.
     - `head`: `gaussian`, `mixture` (of so many `components`), `quantiles`, `bernoulli` or `chain`: see `recurra.models.heads`.
-    - `change`: what is said is the change from the last value.
+    - `change`: the head predicts the change from the last value.
     - `gaps`: the network is also told which values are missing.
-    - `skip`: what is said is also a linear function of the values themselves, past the recurrent layers and their dropout.
+    - `skip`: the prediction is also a linear function of the values themselves, past the recurrent layers and their dropout.
 
     ```python
-    model = Forecaster(channels=2, cell="gru", hidden_size=32)
-    said, state = model(torch.randn(4, 100, 2))                     # [4, 100, 4]: means and scales
+    model = rc.models.Forecaster(rc.Recurrent("gru", 2, 32), channels=2)
+    predicted, state = model(torch.randn(4, 100, 2))                            # [4, 100, 4]: means and scales
     paths = model.run_free(torch.randn(4, 100, 2), torch.rand(200, 24, 2))      # [4, 200, 24, 2]
     ```
     """
 
     def __init__(
         self,
+        recurrent: Recurrent,
         channels: int,
-        cell: Cell | str,
-        hidden_size: int,
         *,
         head: str = "gaussian",
         components: int = 5,
         change: bool = False,
         gaps: bool = False,
         skip: bool = False,
-        layers: int = 1,
-        dropout: float = 0.0,
-        input_dropout: float = 0.0,
-        weight_dropout: float = 0.0,
-        residual: bool = False,
-        learn_initial: bool = False,
-        deep_input: int = 0,
-        deep_output: int = 0,
-        engine: str = "auto",
+        **options: Any,
     ):
         made = make_head(head, channels, components)
-        recurrent = Recurrent(
-            cell,
-            channels * (2 if gaps else 1),
-            hidden_size,
-            layers=layers,
-            dropout=dropout,
-            weight_dropout=weight_dropout,
-            residual=residual,
-            learn_initial=learn_initial,
-            engine=engine,
-        )
-        super().__init__(
-            recurrent,
-            channels * made.numbers,
-            dropout=dropout,
-            input_dropout=input_dropout,
-            deep_input=deep_input,
-            deep_output=deep_output,
-        )
+        if recurrent.input_size != channels * (1 + gaps):
+            raise OptionError(
+                f"the recurrent layers read {recurrent.input_size} numbers; {channels} channels"
+                f"{' and which of them are missing' if gaps else ''} are {channels * (1 + gaps)}."
+            )
+        super().__init__(recurrent, channels * made.numbers, **options)
         self.channels, self.head, self.change, self.gaps = channels, made, change, gaps
         self.skip = nn.Linear(channels, channels * made.numbers, bias=False) if skip else None
         if self.skip is not None:
@@ -90,23 +68,23 @@ class Forecaster(SequenceModel):
     def forward(
         self, inputs: Float[Tensor, "B T C"], state: State | None = None, lengths: Int[Tensor, " B"] | None = None
     ) -> tuple[Float[Tensor, "B T P"], State]:
-        said, final = super().forward(inputs, state, lengths)
+        predicted, final = super().forward(inputs, state, lengths)
         if self.skip is not None:
-            said = said + self.skip(inputs.nan_to_num(0.0))
+            predicted = predicted + self.skip(inputs.nan_to_num(0.0))
         if self.change:  # in the precision of the values: a small change of a large one must not be lost
-            said = self.head.around(said.to(inputs.dtype), inputs.nan_to_num(0.0))
-        return said, final
+            predicted = self.head.around(predicted.to(inputs.dtype), inputs.nan_to_num(0.0))
+        return predicted, final
 
     def loss(
-        self, said: Float[Tensor, "B T P"], targets: Float[Tensor, "B T C"], weights: Float[Tensor, "B T"]
+        self, predicted: Float[Tensor, "B T P"], targets: Float[Tensor, "B T C"], weights: Float[Tensor, "B T"]
     ) -> Float[Tensor, ""]:
         """Σ weight · loss of the step."""
-        losses: Tensor = self.head.losses(said, targets)
+        losses: Tensor = self.head.losses(predicted, targets)
         return (losses * weights.to(losses.dtype)).sum()
 
-    def draw(self, said: Float[Tensor, "B P"]) -> Float[Tensor, "B C"]:
-        noise = torch.rand(*said.shape[:-1], self.channels, dtype=torch.float64, device=said.device)
-        drawn: Tensor = self.head.draw(said, noise.clamp_(1e-9, 1 - 1e-9))
+    def draw(self, predicted: Float[Tensor, "B P"]) -> Float[Tensor, "B C"]:
+        noise = torch.rand(*predicted.shape[:-1], self.channels, dtype=torch.float64, device=predicted.device)
+        drawn: Tensor = self.head.draw(predicted, noise.clamp_(1e-9, 1 - 1e-9))
         return drawn
 
     @torch.no_grad()
@@ -118,21 +96,21 @@ class Forecaster(SequenceModel):
         training = self.training
         self.eval()
         (B, _, C), (S, K, _) = known.shape, noise.shape
-        said, state = self(known.to(self.output.weight))
-        said = said[:, -1].repeat_interleave(S, dim=0)
+        predicted, state = self(known.to(self.output.weight))
+        predicted = predicted[:, -1].repeat_interleave(S, dim=0)
         state = _each(state, S)
-        noise = noise.to(said.device, torch.float64).repeat(B, 1, 1)
+        noise = noise.to(predicted.device, torch.float64).repeat(B, 1, 1)
         paths: list[Tensor] = []
         for k in range(K):
             if k:
-                said, state = self.step(paths[-1], state)
-            paths.append(self.head.draw(said, noise[:, k]))
+                predicted, state = self.step(paths[-1], state)
+            paths.append(self.head.draw(predicted, noise[:, k]))
         self.train(training)
         return torch.stack(paths, dim=1).view(B, S, K, C)
 
 
 def _each(state: Any, count: int) -> Any:
-    """The state of every lane, so many times."""
+    """The state of every batch row, so many times."""
     if isinstance(state, Tensor):
         return state.repeat_interleave(count, dim=0)
     return tuple(_each(part, count) for part in state)

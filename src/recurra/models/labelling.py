@@ -1,56 +1,45 @@
-"""What models that give names to sequences, or to their steps, have in common: how they read."""
+"""What models that label sequences, or their steps, have in common: how they read."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from recurra.cells.notation import Cell
 from recurra.data.transfer import send
 from recurra.errors import OptionError, choose_from
 from recurra.layers.bidirectional import to_front
-from recurra.layers.dropout import VariationalDropout
 from recurra.layers.front import Front, within
 from recurra.layers.recurrent import Recurrent
+from recurra.models.language import make_embedding
+from recurra.models.sequence import make_dropouts
 from recurra.types import Float, Int
 
 
 class Labeller(nn.Module, ABC):
-    """Symbols become vectors, or numbers are read as they are; an optional convolution; recurrent layers of any cell.
+    """Tokens become vectors, or numbers are read as they are; an optional convolution; recurrent layers of any cell.
 
-    - `input_size`: channels of numbers, or with `symbols` how many symbols there are; `embedding_size` is the size of a
-      symbol's vector, `hidden_size` if left out.
-    - `classes`: how many names there are.
-    - `convolution`: its width in steps (odd); none: no convolution. `pool`: the largest of so many steps, after it.
-    - `noise`: normal noise of this size, added in training at each step to numbers or to symbols' vectors; `shift`: one for
+    - `recurrent`: the layers. `classes`: how many labels there are.
+    - `vocabulary_size`: of tokens; `None`: numbers are read. `front`: a convolution and pooling before the layers.
+    - `noise`: normal noise of this size, added in training at each step to numbers or to tokens' vectors; `shift`: one for
       all steps of a sequence, as another day or another microphone shifts a recording.
-    - `dropout`: between layers and of what the last linear map reads; `input_dropout`: of inputs. One mask for all of time.
-    - `options`: as for `Recurrent`: `layers`, `weight_dropout`, `residual`, `learn_initial`, `engine`.
+    - `input_dropout`: of inputs, one mask for all of time; `None`: that of the layers, which is also of outputs.
 
     Which end sequences are padded at (`padding`), and what stands there, changes nothing.
     """
 
     def __init__(
         self,
-        input_size: int,
+        recurrent: Recurrent,
         classes: int,
-        cell: Cell | str,
-        hidden_size: int,
         *,
-        symbols: bool = False,
-        embedding_size: int | None = None,
-        bidirectional: bool = True,
-        convolution: int | None = None,
-        pool: int = 1,
+        vocabulary_size: int | None = None,
+        front: Front | None = None,
         noise: float = 0.0,
         shift: float = 0.0,
-        dropout: float = 0.0,
-        input_dropout: float = 0.0,
-        **options: Any,
+        input_dropout: float | None = None,
     ):
         super().__init__()
         if classes < 2:
@@ -58,24 +47,16 @@ class Labeller(nn.Module, ABC):
         for name, value in (("noise", noise), ("shift", shift)):
             if not value >= 0:
                 raise OptionError(f"{name} must not be negative; got {value}.")
-        if pool != 1 and convolution is None:
-            raise OptionError(f"pool={pool} follows a convolution; give its width too, such as convolution=5.")
-        self.noise, self.shift = noise, shift
-        size = (embedding_size or hidden_size) if symbols else input_size
-        self.embedding = nn.Embedding(input_size, size) if symbols else None
-        if self.embedding is not None:
-            nn.init.normal_(self.embedding.weight, std=size**-0.5)
-        self.front = Front(size, hidden_size, convolution, pool) if convolution is not None else None
-        self.input_dropout, self.dropout = VariationalDropout(input_dropout), VariationalDropout(dropout)
-        self.recurrent = Recurrent(
-            cell,
-            size if self.front is None else hidden_size,
-            hidden_size,
-            bidirectional=bidirectional,
-            dropout=dropout,
-            **options,
-        )
-        self.output = nn.Linear(self.recurrent.output_size, classes)
+        if front is not None and front.output_size != recurrent.input_size:
+            raise OptionError(
+                f"the convolution gives {front.output_size} channels, but the recurrent layers read {recurrent.input_size}."
+            )
+        self.noise, self.shift, self.front = noise, shift, front
+        size = recurrent.input_size if front is None else front.input_size
+        self.embedding = None if vocabulary_size is None else make_embedding(vocabulary_size, size)
+        self.input_dropout, self.dropout = make_dropouts(recurrent, input_dropout)
+        self.recurrent = recurrent
+        self.output = nn.Linear(recurrent.output_size, classes)
         nn.init.zeros_(self.output.bias)
 
     @abstractmethod

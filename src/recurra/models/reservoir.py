@@ -161,13 +161,13 @@ class EchoState(nn.Module):
         *,
         washout: int = 100,
         penalty: float = 1e-8,
-    ) -> Lesson:
+    ) -> ReadoutFit:
         """Solve for the readout that says `outputs`, all but the first `washout` of them, while it reads `inputs`."""
-        lesson = Lesson(self, outputs, inputs, washout)
-        for _ in range(lesson.pieces):
-            lesson.read()
-        lesson.solve(penalty)
-        return lesson
+        fit = ReadoutFit(self, outputs, inputs, washout)
+        for _ in range(fit.pieces):
+            fit.read()
+        fit.solve(penalty)
+        return fit
 
     @torch.no_grad()
     def warm_up(
@@ -208,7 +208,7 @@ class EchoState(nn.Module):
         return torch.cat(said, dim=1) * scale + shift
 
 
-class Lesson:
+class ReadoutFit:
     """The readout of a network being solved for, a piece of the series at a time: its length does not matter to memory.
 
     - `ridge`: what is known of all pieces so far; `states`: the reservoirs after them; `done`: how many.

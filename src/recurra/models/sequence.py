@@ -14,10 +14,10 @@ from recurra.types import Float, Int, State
 
 
 class SequenceModel(nn.Module, ABC):
-    """Inputs become vectors, recurrent layers read them, and a linear map of each step's output says the prediction.
+    """Inputs become vectors, recurrent layers read them, and a linear map of each step's output is the prediction.
 
-    - `dropout`: of outputs (between layers too: `recurrent` has its own); `input_dropout`: of the vectors that are read.
-      One mask for all of time.
+    - `input_dropout`: of the vectors that are read, one mask for all of time; `None`: as the layers' own, which is also of
+      outputs.
     - `deep_input`, `deep_output`: so many extra tanh layers from the vectors to the recurrence, and from it to the prediction.
     """
 
@@ -26,15 +26,14 @@ class SequenceModel(nn.Module, ABC):
         recurrent: Recurrent,
         output_size: int,
         *,
-        dropout: float = 0.0,
-        input_dropout: float = 0.0,
+        input_dropout: float | None = None,
         deep_input: int = 0,
         deep_output: int = 0,
     ):
         super().__init__()
         self.deep_input = deepen(recurrent.input_size, deep_input)
         self.recurrent = recurrent
-        self.input_dropout, self.dropout = VariationalDropout(input_dropout), VariationalDropout(dropout)
+        self.input_dropout, self.dropout = make_dropouts(recurrent, input_dropout)
         self.output = DeepLinear(recurrent.output_size, output_size, deep_output)
         nn.init.zeros_(self.output.bias)
 
@@ -58,13 +57,19 @@ class SequenceModel(nn.Module, ABC):
         return self.output(hidden), final
 
     def step(self, inputs: Tensor, state: State | None = None) -> tuple[Float[Tensor, "B V"], State]:
-        """One step of each lane."""
+        """One step of each batch row."""
         predicted, final = self(inputs[:, None], state)
         return predicted[:, 0], final
 
     def draw(self, predicted: Float[Tensor, "B V"]) -> Tensor:
-        """What a step says, as the next one may read it: here a symbol, drawn by its probability."""
+        """What a step predicts, as the next one may read it: here a token, drawn by its probability."""
         return torch.multinomial(predicted.float().softmax(-1), 1)[:, 0]
+
+
+def make_dropouts(recurrent: Recurrent, input_dropout: float | None) -> tuple[VariationalDropout, VariationalDropout]:
+    """Of inputs, and of outputs: the second, and the first unless it is given, are as between the layers."""
+    share = recurrent.dropout.p
+    return VariationalDropout(share if input_dropout is None else input_dropout), VariationalDropout(share)
 
 
 def detached(state: State | None) -> State | None:

@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from recurra.cells.notation import Cell
 from recurra.errors import OptionError
 from recurra.layers.bidirectional import to_back
+from recurra.layers.recurrent import Recurrent
 from recurra.models.labelling import Labeller
 from recurra.types import Float, Int
 
@@ -20,13 +20,13 @@ class Tagger(Labeller):
     Steps past a sequence's end have scores too, which mean nothing.
 
     ```python
-    model = Tagger(input_size=1000, classes=17, cell="lstm", hidden_size=64, symbols=True)
+    model = rc.models.Tagger(rc.Recurrent("lstm", 64, 64, bidirectional=True), classes=17, vocabulary_size=1000)
     scores = model(torch.randint(1000, (4, 30)), lengths=[30, 7, 12, 20])      # [4, 30, 17]
     ```
     """
 
-    def __init__(self, input_size: int, classes: int, cell: Cell | str, hidden_size: int, **options: Any):
-        super().__init__(input_size, classes, cell, hidden_size, **options)
+    def __init__(self, recurrent: Recurrent, classes: int, **options: Any):
+        super().__init__(recurrent, classes, **options)
         if self.front is not None and self.front.pool > 1:
             raise OptionError(f"pool={self.front.pool} leaves fewer steps than there are tags. Use pool=1 in a tagger.")
 

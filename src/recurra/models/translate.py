@@ -1,4 +1,4 @@
-"""Encoder and decoder: one network reads a sequence, another says one of any other length."""
+"""Encoder and decoder: one network reads a sequence, another writes one of any other length."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from recurra.cells.graph import walk
-from recurra.cells.notation import Cell
 from recurra.data.transfer import send
 from recurra.errors import OptionError, choose_from
 from recurra.layers.attention import Attention
 from recurra.layers.dropout import VariationalDropout
 from recurra.layers.recurrent import Recurrent
+from recurra.models.language import make_embedding
+from recurra.models.sequence import make_dropouts
 from recurra.types import CellState, Float, Int, State
 
 CONTEXTS = ("input", "state", "both", "attention")
@@ -28,7 +29,7 @@ class Reading(NamedTuple):
     keys: Float[Tensor, "B S H"] | None
 
 
-class Said(NamedTuple):
+class Decoded(NamedTuple):
     """Predictions of each step, the decoder's state after the last, and what each step attended to (`None` without attention)."""
 
     logits: Float[Tensor, "B T V"]
@@ -37,11 +38,11 @@ class Said(NamedTuple):
 
 
 class Translator(nn.Module):
-    """log P(Y | X) = Σ_t log P(y_t | y₁ … y_{t−1}, X), both networks trained together, each step told the true symbol before it.
+    """log P(Y | X) = Σ_t log P(y_t | y₁ … y_{t−1}, X), both networks trained together, teacher forcing at each step.
 
+    - `encoder`, `decoder`: the layers of each; their cells may differ. Tokens' vectors have the encoder's `input_size`; the
+      decoder reads them too, and beside them the context where that is an input.
     - `source_size`, `target_size`: of the two vocabularies.
-    - `cell`, `decoder_cell`: of the encoder, and of the decoder if it is another. `layers`: of each.
-    - `bidirectional`: the encoder reads in both directions.
     - `context`: how the decoder hears of the source. The context c is the encoder's output at the end of the sequence (and at
       its beginning, of the direction that ends there).
         - `input`: c is a further input of each step. Cho et al. 2014.
@@ -51,81 +52,56 @@ class Translator(nn.Module):
           tanh(B [h_t, Σ_s w_ts e_s]). The queries are known after the recurrence, so that any engine runs it. Luong et al. 2015.
     - `attention`: `additive` or `dot`.
     - `longest`: also predict the length τ of the target, 0 to `longest`, by a linear map of c: P(τ | X).
-    - `tied`: the softmax uses the matrix of the target's embedding; needs `embedding_size` equal to `hidden_size`.
-    - `dropout`, `input_dropout`, `weight_dropout`, `residual`, `learn_initial`, `engine`: of both networks.
+    - `tied`: the softmax uses the matrix of the target's embedding; needs vectors of the decoder's output size.
+    - `input_dropout`: of tokens' vectors; `None`: that of the encoder, which is also of outputs.
 
     ```python
-    model = Translator(30, 12, "gru", 64, context="attention")
+    encoder = rc.Recurrent("gru", 32, 64, bidirectional=True)
+    model = rc.models.Translator(encoder, rc.Recurrent("gru", 32, 64), source_size=30, target_size=12)
     reading = model.read(torch.randint(30, (4, 20)), lengths=torch.tensor([20, 7, 13, 1]))
-    said = model.say(reading, torch.randint(12, (4, 9)))
-    said.logits.shape, said.weights.shape      # [4, 9, 12], [4, 9, 20]
+    decoded = model.decode(reading, torch.randint(12, (4, 9)))
+    decoded.logits.shape, decoded.weights.shape      # [4, 9, 12], [4, 9, 20]
     ```
     """
 
     def __init__(
         self,
+        encoder: Recurrent,
+        decoder: Recurrent,
         source_size: int,
         target_size: int,
-        cell: Cell | str,
-        hidden_size: int,
         *,
-        decoder_cell: Cell | str | None = None,
-        bidirectional: bool = True,
         context: str = "attention",
         attention: str = "additive",
         longest: int | None = None,
-        embedding_size: int | None = None,
-        layers: int = 1,
-        dropout: float = 0.0,
-        input_dropout: float = 0.0,
-        weight_dropout: float = 0.0,
         tied: bool = False,
-        residual: bool = False,
-        learn_initial: bool = False,
-        engine: str = "auto",
+        input_dropout: float | None = None,
     ):
         super().__init__()
         choose_from("context", context, CONTEXTS)
-        embedding_size = embedding_size or hidden_size
+        self.as_input, self.as_state = context in ("input", "both"), context != "input"
+        size, embedding_size, hidden_size = encoder.output_size, encoder.input_size, decoder.hidden_size
+        reads = embedding_size + size if self.as_input else embedding_size
+        if decoder.input_size != reads:
+            raise OptionError(
+                f"with context={context} the decoder reads {reads} numbers at each step (a token's vector"
+                f"{' and the context' if self.as_input else ''}); it was built for {decoder.input_size}."
+            )
         if tied and embedding_size != hidden_size:
             raise OptionError(
-                f"a tied softmax needs embedding_size = hidden_size; got {embedding_size} and {hidden_size}. "
+                f"a tied softmax needs an embedding_size equal to hidden_size; got {embedding_size} and {hidden_size}. "
                 "Make them equal or pass tied=False."
             )
-        self.as_input, self.as_state = context in ("input", "both"), context != "input"
-        self.source_embedding = _embedding(source_size, embedding_size)
-        self.target_embedding = _embedding(target_size, embedding_size)
-        self.input_dropout, self.dropout = VariationalDropout(input_dropout), VariationalDropout(dropout)
-        self.encoder = Recurrent(
-            cell,
-            embedding_size,
-            hidden_size,
-            layers=layers,
-            bidirectional=bidirectional,
-            residual=residual,
-            dropout=dropout,
-            weight_dropout=weight_dropout,
-            learn_initial=learn_initial,
-            engine=engine,
-        )
-        size = self.encoder.output_size
-        self.decoder = Recurrent(
-            cell if decoder_cell is None else decoder_cell,
-            embedding_size + size if self.as_input else embedding_size,
-            hidden_size,
-            layers=layers,
-            residual=residual,
-            dropout=dropout,
-            weight_dropout=weight_dropout,
-            learn_initial=learn_initial and not self.as_state,
-            engine=engine,
-        )
+        self.source_embedding = make_embedding(source_size, embedding_size)
+        self.target_embedding = make_embedding(target_size, embedding_size)
+        self.input_dropout, self.dropout = make_dropouts(encoder, input_dropout)
+        self.encoder, self.decoder = encoder, decoder
         graph = self.decoder.cell.graph
         # a state that no input moves, such as a clock, starts as it always does
         self._moved = [any(node.kind == "drive" for node in walk([update])) for update in graph.updates]
         if self.as_state:
             depth = sum(each.depth for each, moved in zip(graph.states, self._moved, strict=True) if moved)
-            self.first = nn.Linear(size, layers * depth * hidden_size)
+            self.first = nn.Linear(size, len(decoder.layers) * depth * hidden_size)
         self.attention = Attention(attention, hidden_size, size) if context == "attention" else None
         if self.attention is not None:
             self.join = nn.Linear(hidden_size + size, hidden_size)
@@ -136,7 +112,7 @@ class Translator(nn.Module):
             self.output.weight = self.target_embedding.weight
 
     def read(self, source: Int[Tensor, "B S"], lengths: Int[Tensor, " B"]) -> Reading:
-        """Run the encoder. Every sequence has at least one symbol."""
+        """Run the encoder. Every sequence has at least one token."""
         outputs = self.encoder(self._embed(self.source_embedding, source), None, lengths).outputs
         H = self.encoder.hidden_size
         lengths = send(lengths, outputs.device)
@@ -144,14 +120,14 @@ class Translator(nn.Module):
         context = torch.cat([last, outputs[:, 0, H:]], dim=-1)  # the second part is empty in one direction
         return Reading(outputs, lengths, context, self.attention.keys(outputs) if self.attention is not None else None)
 
-    def say(
+    def decode(
         self,
         reading: Reading,
         inputs: Int[Tensor, "B T"],
         lengths: Int[Tensor, " B"] | None = None,
         state: State | None = None,
-    ) -> Said:
-        """Run the decoder over symbols that are known; without a state it starts from what was read.
+    ) -> Decoded:
+        """Run the decoder over tokens that are known; without a state it starts from what was read.
 
         There may be several rows for each source, as many of each, those of one next to each other.
         """
@@ -170,7 +146,7 @@ class Translator(nn.Module):
             joined = torch.cat([queries, found.values], dim=-1)
             hidden = torch.tanh(self.join(joined)).view_as(hidden)
             weights = found.weights.view(rows, -1, found.weights.shape[-1])
-        return Said(self.output(_over_time(self.dropout, hidden)), trace.final, weights)
+        return Decoded(self.output(_over_time(self.dropout, hidden)), trace.final, weights)
 
     def forward(
         self,
@@ -180,7 +156,7 @@ class Translator(nn.Module):
         lengths: Int[Tensor, " B"] | None = None,
     ) -> Float[Tensor, "B T V"]:
         """The prediction of each step of the target."""
-        return self.say(self.read(source, source_lengths), inputs, lengths).logits
+        return self.decode(self.read(source, source_lengths), inputs, lengths).logits
 
     def first_state(self, reading: Reading) -> State | None:
         """The decoder's state before its first step; `None` where it does not depend on what was read."""
@@ -206,34 +182,28 @@ class Translator(nn.Module):
             raise OptionError("this model does not predict lengths. Train one with model.predict_length=true.")
         return cast(Tensor, self.length(reading.context))
 
-    def _embed(self, embedding: nn.Embedding, symbols: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        return _over_time(self.input_dropout, embedding(symbols))
+    def _embed(self, embedding: nn.Embedding, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        return _over_time(self.input_dropout, embedding(tokens))
 
 
 class Translation:
-    """A translator that has read its sources, as a search asks it: symbol by symbol, several rows for each source."""
+    """A translator that has read its sources, as a search asks it: token by token, several rows for each source."""
 
     def __init__(self, model: Translator, reading: Reading, start: int):
         self.model, self.reading, self._start = model, reading, start
 
     def start(self) -> tuple[Float[Tensor, "N V"], State]:
-        """What each source's first symbol may be."""
+        """What each source's first token may be."""
         first = torch.full_like(self.reading.lengths, self._start)
-        return self._say(first, None)
+        return self._step(first, None)
 
-    def step(self, symbols: Int[Tensor, " M"], state: State) -> tuple[Float[Tensor, "M V"], State]:
-        """What may follow these symbols."""
-        return self._say(symbols, state)
+    def step(self, tokens: Int[Tensor, " M"], state: State) -> tuple[Float[Tensor, "M V"], State]:
+        """What may follow these tokens."""
+        return self._step(tokens, state)
 
-    def _say(self, symbols: Tensor, state: State | None) -> tuple[Tensor, State]:
-        said = self.model.say(self.reading, symbols[:, None], None, state)
-        return said.logits[:, 0], said.state
-
-
-def _embedding(symbols: int, size: int) -> nn.Embedding:
-    made = nn.Embedding(symbols, size)
-    nn.init.normal_(made.weight, std=size**-0.5)
-    return made
+    def _step(self, tokens: Tensor, state: State | None) -> tuple[Tensor, State]:
+        decoded = self.model.decode(self.reading, tokens[:, None], None, state)
+        return decoded.logits[:, 0], decoded.state
 
 
 def _over_time(dropout: VariationalDropout, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:

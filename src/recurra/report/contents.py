@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,7 +21,9 @@ from recurra.report.scores import scores_section
 from recurra.report.subject import Subject
 from recurra.report.trained import trained_section
 from recurra.report.units import units_section
+from recurra.results import Result
 from recurra.runs.disk import reason, replace_file
+from recurra.tasks.run import Run
 
 SECTIONS: dict[str, Callable[[Subject], Section | None]] = {
     "what was trained": trained_section,
@@ -38,27 +43,47 @@ OF_THE_LOG = ("what was trained", "curves")
 """The sections that ask nothing of the model."""
 
 
-def write_report(subject: Subject) -> tuple[list[Section], dict[str, str]]:
-    """Write RUN/report.html; the sections that it has, and the reasons for those that could not be made."""
+@dataclass(frozen=True)
+class Report(Result):
+    """A report that was written: its file, the sections that it has, and the reasons for those that could not be made."""
+
+    path: Path
+    sections: list[Section]
+    left_out: dict[str, str]
+
+    def __str__(self) -> str:
+        leads = [section.lead for section in self.sections if section.lead]
+        return "\n".join([*leads, f"report: {self.path}"])
+
+    def to_json(self) -> dict[str, Any]:
+        titles = [section.title for section in self.sections]
+        return {"report": str(self.path), "sections": titles, "left_out": self.left_out}
+
+
+def write_report(run: Run, steps: int | None = None, starts: int | None = None) -> Report:
+    """Write RUN/report.html from the run's results.
+
+    - `steps`, `starts`: how far back gradients are followed, and how many starts a search for fixed points has.
+    """
+    folder = run.folder
     try:
-        subject.folder.explain.mkdir(exist_ok=True)
-        sections, left_out = _make_sections(subject)
-        recipe = subject.task.settings
-        lead = f"A run of the recipe {recipe.name}: {subject.task.called}."
-        page = render(f"Run {subject.folder.path.resolve().name}", lead, sections, left_out)
-        replace_file(subject.folder.report, page.encode())
+        folder.explain.mkdir(exist_ok=True)
+        sections, left_out = _make_sections(Subject(run, steps, starts))
+        lead = f"A run of the recipe {run.settings.name}: {run.task.called}."
+        page = render(f"Run {folder.path.resolve().name}", lead, sections, left_out)
+        replace_file(folder.report, page.encode())
     except OSError as error:
-        where = error.filename or subject.folder.report
+        where = error.filename or folder.report
         raise RunError(f"{where} cannot be written ({reason(error)}). Give the run folder room and rights.") from error
-    return sections, left_out
+    return Report(folder.report, sections, left_out)
 
 
 def _make_sections(subject: Subject) -> tuple[list[Section], dict[str, str]]:
     sections, left_out = [], {}
-    is_sound = all(bool(torch.isfinite(each).all()) for each in subject.model.state_dict().values())
+    is_sound = all(bool(torch.isfinite(each).all()) for each in subject.run.model.state_dict().values())
     for name, make in SECTIONS.items():
         if not is_sound and name not in OF_THE_LOG:
-            left_out[name] = "a weight of the model is not a number: training has diverged"
+            left_out[name] = "a weight of the model is not finite: training has diverged"
             continue
         try:
             section = make(subject)

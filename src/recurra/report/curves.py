@@ -11,18 +11,18 @@ from recurra.report.subject import Subject
 
 
 def curves_section(subject: Subject) -> Section | None:
-    rows = subject.folder.metrics()
+    rows = subject.run.metrics
     losses = {"training": _column(rows, "loss"), "validation": _column(rows, "valid")}
     losses = {name: line for name, line in losses.items() if line[0]}
     if not losses:
         return None
-    unit, figures = subject.task.unit, []
+    unit, figures = subject.run.task.unit, []
     last = {name: ys[-1] for name, (_, ys) in losses.items()}
-    said = ", ".join(f"{name} {value:.4g}" for name, value in last.items())
+    told = ", ".join(f"{name} {value:.4g}" for name, value in last.items())
     figures.append(
         Figure(
-            line_chart(losses, "step", "loss", f"The loss over training steps; at the end: {said}."),
-            f"The loss as it was minimised, and on validation data, per {unit}; at the end {said}.",
+            line_chart(losses, "step", "loss", f"The loss over training steps; at the end: {told}."),
+            f"The loss as it was minimised, and on validation data, per {unit}; at the end {told}.",
             "Training values are of single batches, with dropout where there is any, and averaged where there are many; so "
             "they may lie above or below validation for that reason alone. Validation chose the model.",
             subject.command("explain RUN"),
@@ -40,7 +40,7 @@ def curves_section(subject: Subject) -> Section | None:
             )
         )
     skipped = sum(bool(row.get("skipped")) for row in rows)
-    lead = f"{skipped} steps were skipped because their gradient was not a number." if skipped else ""
+    lead = f"{skipped} steps were skipped because their gradient was not finite." if skipped else ""
     return Section("Curves", figures, lead)
 
 

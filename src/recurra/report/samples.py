@@ -1,4 +1,4 @@
-"""What the model writes, or says about things that it never saw."""
+"""What the model writes, or predicts for inputs that it never saw."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from recurra.report.subject import Subject
 
 
 def samples_section(subject: Subject) -> Section | None:
-    shown = subject.task.examples(subject.model)
+    shown = subject.run.examples()
     if shown is None or not shown.rows:
         return None
     body = ""
@@ -24,9 +24,9 @@ def samples_section(subject: Subject) -> Section | None:
         [
             Figure(
                 body,
-                "Text that the model writes, symbol by symbol."
+                "Text that the model writes, token by token."
                 if writes
-                else "What the model says, beside what is true.",
+                else "What the model predicts, beside what is true.",
                 "Drawn at temperature 0.8, which is safer than what was learned; not chosen by hand."
                 if writes
                 else "The first ones of the held-out part, not chosen by hand; too few to judge by.",

@@ -13,18 +13,19 @@ from recurra.tasks.settings import describe
 
 
 def trained_section(subject: Subject) -> Section:
-    task, recipe = subject.task, subject.task.settings
+    run = subject.run
+    task, recipe, model = run.task, run.settings, run.model
     rows = [["recipe", f"{recipe.name}: {RECIPES[recipe.name].about}"]]
     with suppress(RecurraError):  # the data may no longer be where it was
         rows.append(["data", task.about_data])
     with suppress(RecurraError):
-        rows.append(["model", task.about_model(subject.model)])
+        rows.append(["model", task.about_model(model)])
     rows.append(["what it computes", task.factorisation])
-    steps = max((row["step"] for row in subject.folder.metrics()), default=0)
-    trained = f"{steps:,} steps" if subject.is_trained else "not at all: there is no checkpoint yet"
+    steps = max((row["step"] for row in run.metrics), default=0)
+    trained = f"{steps:,} steps" if run.is_trained else "not at all: there is no checkpoint yet"
     rows.append(["trained", f"{trained}; seed {recipe.seed}, {recipe.dtype} on {recipe.device}"])
-    usual = {name: value for name, value, _ in describe(RECIPES[recipe.name].recipe)}
-    settings = [[name, _said(value), about] for name, value, about in describe(recipe)]
+    usual = {name: value for name, value, _ in describe(RECIPES[recipe.name].settings)}
+    settings = [[name, _written(value), about] for name, value, about in describe(recipe)]
     changed = [row for row, (name, value, _) in zip(settings, describe(recipe), strict=True) if value != usual[name]]
     body = table(["", ""], rows)
     if changed:
@@ -41,7 +42,7 @@ def trained_section(subject: Subject) -> Section:
             subject.command(command),
         )
     ]
-    layer = next((each for each in subject.model.modules() if isinstance(each, Recurrent)), None)
+    layer = next((each for each in model.modules() if isinstance(each, Recurrent)), None)
     if layer is not None:
         figures.append(
             Figure(
@@ -54,5 +55,5 @@ def trained_section(subject: Subject) -> Section:
     return Section("What was trained", figures)
 
 
-def _said(value: object) -> str:
+def _written(value: object) -> str:
     return "none" if value is None else str(value)

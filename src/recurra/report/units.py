@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from recurra.analysis.neurons import Finding, Unit
-from recurra.analysis.source_labels import Labeller, python_labels, text_labels
-from recurra.analysis.unit_study import UnitStudy, deal, read_pieces, study_units
-from recurra.plots.units import ColouredText, excerpt
-from recurra.report.page import Figure, Section, escape, table
+from recurra.analysis.unit_study import PIECE, UnitStudy
+from recurra.errors import OptionError
+from recurra.plots.units import ColouredText, colour_reading, excerpt
+from recurra.report.page import Figure, Section, escape, render, table
 from recurra.report.subject import Subject
-from recurra.tasks.language import LanguageTask
+from recurra.runs.disk import reason, replace_file
+from recurra.tasks.capabilities import ReadsText, offers
+from recurra.tasks.run import Run
+from recurra.tasks.unit_search import UnitReading
 
 SIZE, ABLATED = 48_000, 400
 """Characters that a report looks at, and steps of each text that it compares losses over."""
 
 
 def units_section(subject: Subject) -> Section | None:
-    task = subject.task
-    if not isinstance(task, LanguageTask):
+    if not offers(subject.run.task, ReadsText):
         return None
-    labels = usual_labels([document.name for document in task.held_out])
-    texts = [document.text for document in task.held_out]
-    chosen, scored = (read_pieces(task.tokenizer, texts, part, labels) for part in deal(texts, SIZE))
-    study = study_units(subject.model, task.untrained_model(), chosen, scored, gates=False, ablated=ABLATED)
+    study = subject.run.units(gates=False, size=SIZE, ablated=ABLATED)
     figures = study_figures(study, subject.command(f"units RUN --size {SIZE} --states"), subject)
     return Section("Units over text", figures, study.summary)
-
-
-def usual_labels(names: Sequence[str]) -> Labeller:
-    """The labels that suit files of these names: those of Python's tokens for Python source."""
-    return python_labels if all(each.removesuffix(".gz").endswith(".py") for each in names) else text_labels
 
 
 def study_figures(study: UnitStudy, command: str, subject: Subject, most: int = 3) -> list[Figure]:
@@ -79,3 +74,30 @@ def coloured_block(coloured: ColouredText) -> str:
         "the label holds</span></p>"
     )
     return f'{key}<pre tabindex="0">{coloured.to_html()}</pre>'
+
+
+def write_units_page(run: Run, study: UnitStudy, html: Path, command: str) -> None:
+    """A page with every unit that was found over an excerpt."""
+    subject = Subject(run)
+    figures = study_figures(study, subject.command(command), subject, most=len(study.findings))
+    _write(run, html, "Units over text", Section("Units", figures, study.summary))
+
+
+def write_unit_page(run: Run, found: UnitReading, html: Path) -> None:
+    """A page with one unit over a text."""
+    label = f" --label {found.label}" if found.label else ""
+    figure = Figure(
+        coloured_block(colour_reading(found.reading, found.activity, found.unit, found.label, size=PIECE)),
+        f"The value of unit {found.unit} behind the text that it reads.",
+        "One text; what a unit does here it need not do elsewhere.",
+        Subject(run).command(f"units RUN --unit {found.unit}{label}"),
+    )
+    _write(run, html, f"Unit {found.unit}", Section("Over the text", [figure]))
+
+
+def _write(run: Run, html: Path, title: str, section: Section) -> None:
+    lead = f"Run {run.path.resolve().name}, a run of the recipe {run.settings.name}."
+    try:
+        replace_file(html, render(title, lead, [section]).encode())
+    except OSError as error:
+        raise OptionError(f"{html} cannot be written ({reason(error)}). Choose another place.") from error

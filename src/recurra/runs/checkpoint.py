@@ -53,6 +53,15 @@ class Checkpoint:
             key.removeprefix(f"{name}."): value for key, value in self.tensors.items() if key.startswith(f"{name}.")
         }
 
+    @property
+    def evaluated(self) -> dict[str, Tensor]:
+        """The weights that are evaluated: the averaged ones, if there are any."""
+        return self.part("average") or self.weights
+
+    def weights_only(self) -> Checkpoint:
+        """What using the model needs, without what going on with its training does."""
+        return Checkpoint(self.step, self.evaluated)
+
     def to_files(self) -> dict[str, bytes]:
         """The files of the checkpoint, by name; the manifest last."""
         facts = to_json({"facts": pack(self.facts), "step": self.step}, "facts")

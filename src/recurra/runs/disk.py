@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from torch import Tensor
 
 WRITING = ".writing-"
 """What is still being written has this prefix and its writer's pid: nobody reads it, and a later writer removes it."""
@@ -62,6 +67,14 @@ def replace_file(path: Path, data: bytes) -> None:
             new.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def arrays_to_bytes(arrays: Mapping[str, Tensor]) -> bytes:
+    """Arrays by name as a compressed `.npz` file."""
+    data = io.BytesIO()
+    ready: dict[str, Any] = {name: value.detach().cpu().numpy() for name, value in arrays.items()}
+    np.savez_compressed(data, **ready)
+    return data.getvalue()
 
 
 def sync_folder(path: Path) -> None:

@@ -33,6 +33,8 @@ from recurra.runs.lock import LOCK, hold
 from recurra.runs.metrics import append_rows, read_rows, rewind_rows
 
 RECIPE, VOCABULARY, METRICS, CHECKPOINTS = "recipe.json", "vocabulary.json", "metrics.jsonl", "checkpoints"
+INSIDE = "{run}/"
+"""How a recipe names a file of its own run folder."""
 BEFORE = {"last": "previous", "best": "previous-best"}
 
 
@@ -56,11 +58,18 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls, path: Path, recipe: dict[str, Any], vocabulary: dict[str, Any] | None = None, *, resume: bool = False
+        cls,
+        path: Path,
+        recipe: dict[str, Any],
+        vocabulary: dict[str, Any] | None = None,
+        *,
+        data: Path | None = None,
+        resume: bool = False,
     ) -> RunFolder:
         """A new run folder, whole or not at all; parents are made.
 
         - `path`: does not exist or is empty. With `resume`, it may be a run folder of the same recipe and vocabulary.
+        - `data`: a file or folder to keep in it, under its own name.
         """
         path = Path(path)
         texts = {RECIPE: to_json(recipe, "recipe", pretty=True)}
@@ -76,6 +85,8 @@ class RunFolder:
             with hold(path):
                 _refuse_unless_free(path)  # now that no other process can be making it
                 try:
+                    if data is not None:
+                        _copy(data, path / data.name)
                     _fill(path, texts)
                 except OSError:
                     with suppress(OSError):
@@ -108,6 +119,19 @@ class RunFolder:
         """The vocabulary, of runs that have one."""
         file = self.path / VOCABULARY
         return _read_object(file) if file.exists() else None
+
+    def resolved_recipe(self) -> dict[str, Any]:
+        """The recipe, with paths of data that the folder itself holds (`{run}/…`) as they are now."""
+
+        def resolved(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: resolved(each) for name, each in value.items()}
+            if isinstance(value, str) and value.startswith(INSIDE):
+                return str(self.path / value.removeprefix(INSIDE))
+            return value
+
+        found: dict[str, Any] = resolved(self.recipe)
+        return found
 
     @property
     def explain(self) -> Path:
@@ -148,15 +172,15 @@ class RunFolder:
         return any((self.path / CHECKPOINTS / name).is_dir() for name in names)
 
     def save(self, checkpoint: Checkpoint, best: bool = False) -> None:
-        """Replace `last` (and, with `best`, `best`). On an error the folder is as it was."""
-        files = checkpoint.to_files()
+        """Replace `last` (and, with `best`, `best`, which keeps the weights alone). On an error the folder is as it was."""
         folder = self.path / CHECKPOINTS
         # best first: a kill between the two must not leave a `last` that takes for granted a `best` that is not there
         names = ("best", "last") if best else ("last",)
         try:
             self._settle(folder)
             for name in names:
-                _write_checkpoint(folder / writing_name(name), files)
+                whole = checkpoint if name == "last" else checkpoint.weights_only()
+                _write_checkpoint(folder / writing_name(name), whole.to_files())
             for name in names:
                 self._promote(folder / writing_name(name), folder / name)
             sync_folder(folder)
@@ -256,8 +280,17 @@ def _refuse_unless_free(path: Path) -> None:
     leavings = {name for name in names if name.startswith(WRITING)}
     if any(name.endswith(RECIPE) for name in leavings):
         leavings.add(VOCABULARY)
+    leavings |= {name for name in names if name == "data" or name.startswith("data.")}
     if names - leavings:
         raise RunError(f"{path} is not empty, and not a run folder. Choose another folder for the run.")
+
+
+def _copy(data: Path, target: Path) -> None:
+    """A file or folder; the recipe, which makes the folder a run folder, is written only when all of it is there."""
+    if data.is_dir():
+        shutil.copytree(data, target, dirs_exist_ok=True)
+    else:
+        shutil.copyfile(data, target)
 
 
 def _fill(path: Path, texts: dict[str, bytes]) -> None:

@@ -1,4 +1,4 @@
-"""Event logs: what happens next in a case and when, which events were improbable, beside what counting says."""
+"""Event logs: what happens next in a case and when, which events were improbable, beside what counting predicts."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from recurra.data.cases import CaseBatch, CaseCode, Cases, Coded, in_order
 from recurra.data.events import TIME_FEATURES, TIME_NAMES, Case, EventLog, read_log
 from recurra.errors import DataError, OptionError
 from recurra.models.events import EventModel, Following
+from recurra.tasks.capabilities import Probe
 from recurra.tasks.event_reading import draw_from, strings_of, usual_vectors
-from recurra.tasks.task import SHOWN, Evaluation, Examples, Probe, Question, Recipe, Settings, Task, check_whole
-from recurra.training.distributed import Ranks
+from recurra.tasks.recipe import RECIPES, recipe
+from recurra.tasks.results import SHOWN, Evaluation, Examples, Flag, Flags, Predictions
+from recurra.tasks.task import Settings, StepTask, make_penalty
 from recurra.training.evaluation import evaluate_whole, judging
 from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import batch_weights, weighted_nll
@@ -29,22 +31,35 @@ from recurra.types import Float, setting
 
 PREFIXES = (2, 3, 4, 5)
 """Lengths of the beginnings of cases for which accuracy is given apart; the last one stands for all longer ones too."""
+END = "(end of case)"
 
 
 @dataclass(frozen=True)
 class EventData:
     path: str | None = setting(None, "an event log: CSV or XES, gzip too")
-    case: str | None = setting(None, "the column that says which case an event belongs to; none: guessed")
-    activity: str | None = setting(None, "the column that says what happened; none: guessed")
-    time: str | None = setting(None, "the column that says when; none: guessed, and left out if there is none")
+    valid_path: str | None = setting(None, "a log to validate on; none: a share of data.path", added=True)
+    test_path: str | None = setting(None, "a log to test on; none: a share of data.path", added=True)
+    case: str | None = setting(None, "the column with the case of an event; none: guessed")
+    activity: str | None = setting(None, "the column with what happened; none: guessed")
+    time: str | None = setting(None, "the column with its time; none: guessed, and left out if there is none")
     attributes: str = setting("", "further columns to read as categories, with commas")
     predict: str = setting("", "those of them whose value at the next event is predicted too, with commas")
-    valid: float = setting(0.1, "the share of training cases, the last of them, that chooses the model")
-    test: float = setting(1 / 3, "the share of cases, the last of the log, that is kept for the evaluation")
+    valid: float = setting(
+        0.1,
+        "the share of training cases, the last of them, that chooses the model",
+        above=0,
+        below=1,
+        idle=lambda s: f"data.valid_path={s.data.valid_path} does" if s.data.valid_path else None,
+    )
+    test: float = setting(
+        1 / 3,
+        "the share of cases, the last of the log, that is kept for the evaluation",
+        low=0,
+        below=1,
+        idle=lambda s: f"data.test_path={s.data.test_path} is" if s.data.test_path else None,
+    )
 
     def check(self) -> None:
-        if not (0 < self.valid < 1 and 0 <= self.test < 1):
-            raise OptionError(f"data.valid={self.valid} and data.test={self.test} must leave something to train on.")
         for column in names_in(self.predict):
             if column not in names_in(self.attributes):
                 raise OptionError(
@@ -60,63 +75,27 @@ def names_in(text: str) -> list[str]:
 @dataclass(frozen=True)
 class EventModelSettings:
     cell: str = setting("lstm", "a name, NAME(option=value), or FILE.py:NAME")
-    hidden_size: int = setting(64, "units of each layer")
-    layers: int = setting(1, "how many are stacked")
-    embedding_size: int = setting(16, "size of the vectors of an activity and of an attribute's value")
+    hidden_size: int = setting(64, "units of each layer", low=1)
+    layers: int = setting(1, "how many are stacked", low=1)
+    embedding_size: int = setting(16, "size of the vectors of an activity and of an attribute's value", low=1)
     dropout: float = setting(0.5, "variational, between layers and of outputs")
-
-    def check(self) -> None:
-        for name in ("hidden_size", "layers", "embedding_size"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"model.{name} must be at least 1; got {getattr(self, name)}.")
 
 
 @dataclass(frozen=True)
 class EventSettings(Settings):
-    says_classes: ClassVar[bool] = True
+    whole: ClassVar[str | None] = "cases"
+    classifies_steps: ClassVar[bool] = True
     data: EventData = field(default_factory=EventData)
-    model: EventModelSettings = field(default_factory=EventModelSettings)  # type: ignore[assignment]
-    time_weight: float = setting(0.1, "how much the squared error of the time to the next event counts")
-
-    def check(self) -> None:
-        super().check()
-        check_whole(self.training, "cases")
-        if self.time_weight < 0:
-            raise OptionError(f"time_weight must not be negative; got {self.time_weight}.")
+    model: EventModelSettings = field(default_factory=EventModelSettings)
+    time_weight: float = setting(0.1, "how much the squared error of the time to the next event counts", low=0)
 
 
-@dataclass(frozen=True)
-class Next:
-    """What follows the last event of an open case: activities by probability, seconds until then, and likely attributes."""
-
-    case: str
-    probabilities: dict[str, float]
-    seconds: float | None
-    attributes: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Flag:
-    """An event that the model finds improbable; `number` counts from 1 in its case."""
-
-    case: str
-    number: int
-    activity: str
-    probability: float
-    expected: str
-
-
-class EventTask(Task[EventModel]):
+class EventTask(StepTask[EventModel]):
     """A model of an event log."""
 
-    factorisation = "A product of conditionals: P(case) = Π P(event t | events before, their times and attributes)."
-
+    data_kind = "events"
     unit = "event"
-    verbs = ("evaluate", "predict", "flag", "mimic")
-
-    def __init__(self, recipe: EventSettings, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
-        super().__init__(recipe, ranks)
-        self._vocabulary = vocabulary
+    factorisation = "A product of conditionals: P(case) = Π P(event t | events before, their times and attributes)."
 
     @cached_property
     def log(self) -> EventLog:
@@ -133,13 +112,18 @@ class EventTask(Task[EventModel]):
 
     @cached_property
     def parts(self) -> dict[str, list[Case]]:
-        """Training, validation and test cases, in the order of the log."""
+        """Training, validation and test cases, in the order of the log; or those of the logs given for validation and test."""
         cases, data = self.log.cases, self.settings.data
-        known = len(cases) - round(data.test * len(cases))
-        train = known - max(1, round(data.valid * known))
+        own = {
+            name: self.read(path).cases
+            for name, path in (("valid", data.valid_path), ("test", data.test_path))
+            if path is not None
+        }
+        known = len(cases) - (0 if "test" in own else round(data.test * len(cases)))
+        train = known - (0 if "valid" in own else max(1, round(data.valid * known)))
         if train < 1:
             raise DataError(f"{data.path} has {len(cases)} cases: too few for training, validation and test.")
-        return {"train": cases[:train], "valid": cases[train:known], "test": cases[known:]}
+        return {"train": cases[:train], "valid": cases[train:known], "test": cases[known:]} | own
 
     @property
     def held_out(self) -> list[Case]:
@@ -148,9 +132,7 @@ class EventTask(Task[EventModel]):
 
     @cached_property
     def code(self) -> CaseCode:
-        if self._vocabulary is not None:
-            return CaseCode(**self._vocabulary)
-        return CaseCode.of(self.parts["train"])
+        return CaseCode(**self.kept) if self.kept is not None else CaseCode.of(self.parts["train"])
 
     @property
     def predicted(self) -> dict[str, int]:
@@ -158,8 +140,7 @@ class EventTask(Task[EventModel]):
         columns = list(self.code.values)
         return {column: columns.index(column) for column in names_in(self.settings.data.predict)}
 
-    @property
-    def vocabulary(self) -> dict[str, Any]:
+    def make_vocabulary(self) -> dict[str, Any]:
         return self.code.to_json()
 
     @property
@@ -168,151 +149,145 @@ class EventTask(Task[EventModel]):
         return f"{len(self.log.cases):,} cases, {self.log.events:,} events ({read})"
 
     def make_batches(self, cases: list[Case], *, training: bool) -> Cases:
-        return Cases(
-            [self.code.encode(case) for case in cases],
-            self.settings.training.batch_size if training else 256,
-            seed=self.settings.seed,
-            shuffle=training,
-            rank=self.ranks.rank,
-            world=self.ranks.world,
-        )
+        return Cases([self.code.encode(case) for case in cases], **self.batch_options(training=training))
 
     def make_model(self) -> EventModel:
-        model: EventModelSettings = self.settings.model
-        return EventModel(
-            len(self.code.activities),
-            [len(names) for names in self.code.values.values()],
-            TIME_FEATURES if self.code.has_times else 0,
-            model.cell,
-            model.hidden_size,
-            predicted=list(self.predicted.values()),
-            embedding_size=model.embedding_size,
-            layers=model.layers,
-            dropout=model.dropout,
-            engine=self.settings.engine,
-        )
+        values = [len(names) for names in self.code.values.values()]
+        times = TIME_FEATURES if self.code.has_times else 0
+        layers = self.make_recurrent(self.settings.model.embedding_size * (1 + len(values)) + times)
+        predicted = list(self.predicted.values())
+        return EventModel(layers, len(self.code.activities), values, times, predicted=predicted)
 
     def make_trainer(self, model: EventModel) -> Trainer:
-        weight = self.settings.time_weight if self.code.has_times else 0.0
-        if not self.code.has_times and self.settings.time_weight != EventSettings().time_weight:
+        settings = self.settings
+        weight = settings.time_weight if self.code.has_times else 0.0
+        if not self.code.has_times and settings.time_weight != RECIPES[settings.name].settings.time_weight:
             raise OptionError(
-                f"time_weight={self.settings.time_weight} would change nothing here: {self.settings.data.path} has no times. "
+                f"time_weight={settings.time_weight} would change nothing here: {settings.data.path} has no times. "
                 "Leave it out, or name their column with data.time=NAME."
             )
 
-        def learn(model: EventModel, batch: CaseBatch) -> Tensor:
-            said = _run(model, batch)
-            targets = batch.targets.to(said.logits.device)
-            weights = batch_weights(batch, "mean", targets.device, said.logits.dtype)
-            loss = weighted_nll(said.logits, targets, weights)
+        def loss(model: EventModel, batch: CaseBatch) -> Tensor:
+            predicted = run_batch(model, batch)
+            targets = batch.targets.to(predicted.logits.device)
+            weights = batch_weights(batch, "mean", targets.device, predicted.logits.dtype)
+            total = weighted_nll(predicted.logits, targets, weights)
             goes_on = weights * (targets != self.code.end)  # after the last event there is no gap, and nothing else
-            for k, logits in zip(self.predicted.values(), said.attributes, strict=True):
+            for k, logits in zip(self.predicted.values(), predicted.attributes, strict=True):
                 following = batch.attributes[:, 1:, k].to(targets.device)
-                loss = loss + weighted_nll(logits[:, :-1], following, goes_on[:, :-1])
-            return loss + weight * ((said.gaps - batch.gaps.to(said.gaps)).square() * goes_on).sum()
+                total = total + weighted_nll(logits[:, :-1], following, goes_on[:, :-1])
+            return total + weight * ((predicted.gaps - batch.gaps.to(predicted.gaps)).square() * goes_on).sum()
 
         valid = self.make_batches(self.parts["valid"], training=False)
-        penalty = self.tree_penalty(model)
+        penalty = make_penalty(self, model)
 
         def validate(judged: EventModel) -> float:
-            nats = evaluate_whole(judged, valid, lambda batch: _run(judged, batch).logits, self.ranks).mean
+            nats = evaluate_whole(judged, valid, lambda batch: run_batch(judged, batch).logits, self.ranks).mean
             return nats if penalty is None else nats + penalty.of(judged)
 
-        return Trainer(
-            model,
-            self.make_batches(self.parts["train"], training=True),
-            self.settings.training,
-            validate,
-            whole=learn,
-            penalty=penalty,
-            bfloat16=self.settings.dtype == "bfloat16",
-            ranks=self.ranks,
-        )
+        train = self.make_batches(self.parts["train"], training=True)
+        return self.train_on(model, train, validate, whole=loss, penalty=penalty)
 
     def following(self, model: EventModel, cases: list[Case]) -> Iterator[tuple[Case, Following]]:
         """Of each case: log-probabilities of what follows each event, with which attributes, and the scaled gap until then."""
         rest = iter(cases)
         for batch in in_order([self.code.encode(case) for case in cases]):
             with judging(model):
-                said = _run(model, batch)
-            logs, *further = (each.double().log_softmax(-1).cpu() for each in (said.logits, *said.attributes))
-            gaps = said.gaps.cpu()
+                predicted = run_batch(model, batch)
+            logs, *further = (each.double().log_softmax(-1).cpu() for each in (predicted.logits, *predicted.attributes))
+            gaps = predicted.gaps.cpu()
             for k, case in enumerate(islice(rest, len(gaps))):
                 n = len(case.activities)
                 yield case, Following(logs[k, :n], gaps[k, :n], tuple(each[k, :n] for each in further))
 
-    def evaluate(self, model: EventModel, question: Question) -> Evaluation:
-        if question.window is not None or question.dynamic is not None:
-            raise OptionError("--window and --dynamic are for language models.")
-        if question.data is not None:
-            cases, name = self.read(question.data).cases, question.data
-        else:
-            cases, name = self.held_out, "test" if self.parts["test"] else "validation"
+    def _cases(self, data: str | None) -> tuple[list[Case], str]:
+        if data is not None:
+            return self.read(data).cases, data
+        return self.held_out, "test" if self.parts["test"] else "validation"
+
+    def evaluate(self, model: EventModel, data: str | None = None, *, baselines: bool = True) -> Evaluation:
+        """Accuracy of the next event by the length of the prefix, nats, and the error of its time, beside counting."""
+        cases, name = self._cases(data)
         right: list[tuple[int, bool]] = []
         nats: list[float] = []
         hours: list[float] = []
         guessed: dict[str, list[float]] = defaultdict(list)
         for case, (logs, gaps, further) in self.following(model, cases):
             coded = self.code.encode(case)
-            true, said = coded.following, logs.argmax(-1)
+            true, best = coded.following, logs.argmax(-1)
             for (column, k), each in zip(self.predicted.items(), further, strict=True):
                 guessed[column] += (each.argmax(-1)[1:-1] == coded.attributes[2:, k]).double().tolist()
             for t in range(1, len(true)):  # beginnings of at least two events
-                right.append((t + 1, bool(said[t] == true[t])))
+                right.append((t + 1, bool(best[t] == true[t])))
                 nats.append(-float(logs[t, true[t]]))
             if self.code.has_times and case.times is not None and len(true) > 2:
                 waited = torch.from_numpy(np.diff(case.times))[1:]
                 hours += ((self.code.seconds(gaps)[1:-1] - waited).abs() / 3600).tolist()
         if not right:
-            raise DataError(f"no case of {name} has two events: there is nothing to judge.")
+            raise DataError(f"no case of {name} has two events: there is nothing to evaluate.")
         scores = {self.called: _row(right) | {"nats": float(np.mean(nats))}}
         if hours:
             scores[self.called]["hours off"] = float(np.mean(hours))
         scores[self.called] |= {f"next {column}": float(np.mean(hits)) for column, hits in guessed.items() if hits}
-        if question.baselines:
+        if baselines:
             for called, order in (("bigram", 1), ("most frequent", 0)):
                 scores[called] = _row(_counted(self.parts["train"], cases, order))
-        return Evaluation(name, len(right), scores)
+        return Evaluation(name, len(right), scores, self.units)
 
-    def predict(self, model: EventModel, path: str | None, *, most: int = 3) -> list[Next]:
-        """What follows in each case of a log, as if all were open."""
-        cases = self.held_out if path is None else self.read(path).cases
-        names = [*self.code.activities[1:], "(end of case)"]
+    def output_names(self) -> list[str]:
+        return [*self._activities(), END]
+
+    def _activities(self) -> list[str]:
+        """The activities by name; number 0 stands for those that training never saw."""
+        return [name or "another activity" for name in self.code.activities]
+
+    def predict(self, model: EventModel, data: str | None = None, *, most: int = 3) -> Predictions:
+        """What follows in each case of a log, as if all were open: activities by probability, seconds until then, attributes."""
+        names = self.output_names()[1:]
         found = []
-        for case, (logs, gaps, further) in self.following(model, cases):
-            likely = logs[-1, 1:].softmax(-1)
-            best = likely.topk(min(most, len(names)))
-            chances = {names[k]: float(p) for p, k in zip(best.values, best.indices.tolist(), strict=True)}
-            wait = float(self.code.seconds(gaps[-1])) if self.code.has_times else None
+        for case, (logs, gaps, further) in self.following(model, self._cases(data)[0]):
+            best = logs[-1, 1:].softmax(-1).topk(min(most, len(names)))
             attributes = {
-                column: self.code.values[column][int(each[-1].argmax())]
+                column: self.code.values[column][1 + int(each[-1, 1:].argmax())] if each.shape[1] > 1 else ""
                 for column, each in zip(self.predicted, further, strict=True)
             }
-            found.append(Next(case.name, chances, wait, attributes))
-        return found
+            found.append(
+                {
+                    "case": case.name,
+                    "probabilities": dict(
+                        zip([names[k] for k in best.indices.tolist()], best.values.tolist(), strict=True)
+                    ),
+                    "seconds": float(self.code.seconds(gaps[-1])) if self.code.has_times else None,
+                    "attributes": attributes,
+                }
+            )
+        return Predictions(found)
 
     def examples(self, model: EventModel) -> Examples:
         rows = []
-        for case, one in zip(self.held_out[:SHOWN], self.predict(model, None, most=2), strict=False):
-            said = ", ".join(f"{name} {chance:.2f}" for name, chance in one.probabilities.items())
-            rows.append((one.case, " → ".join(case.activities[-4:]), said))
+        for case, one in zip(self.held_out[:SHOWN], self.predict(model, most=2).rows, strict=False):
+            following = ", ".join(f"{name} {chance:.2f}" for name, chance in one["probabilities"].items())
+            rows.append((one["case"], " → ".join(case.activities[-4:]), following))
         return Examples(("case", "its last events", "what follows"), rows, "predict RUN")
 
     def threshold(self, model: EventModel, alarms: float) -> float:
         """The probability below which the given share of validation events lie."""
         found = [flag.probability for flag in self._surprises(model, self.parts["valid"])]
         if not found:
-            raise DataError("no validation case has two events: say which events to flag with --below.")
+            raise DataError("no validation case has two events: give the probability below which to flag with --below.")
         return float(np.quantile(found, alarms))
 
-    def flag(self, model: EventModel, path: str | None, threshold: float) -> list[Flag]:
-        """Events whose probability, given those before them in their case, is below a threshold."""
-        cases = self.held_out if path is None else self.read(path).cases
-        return [flag for flag in self._surprises(model, cases) if flag.probability < threshold]
+    def flag(
+        self, model: EventModel, data: str | None = None, *, below: float | None = None, alarms: float = 0.01
+    ) -> Flags:
+        """Events less probable, given those before them in their case, than `below`, or than a share of validation events is."""
+        threshold = self.threshold(model, alarms) if below is None else below
+        found = (flag for flag in self._surprises(model, self._cases(data)[0]) if flag.probability < threshold)
+        return Flags(threshold, sorted(found, key=lambda flag: flag.probability))
 
     def _surprises(self, model: EventModel, cases: list[Case]) -> Iterator[Flag]:
         """Every event but the first of its case, as if it were flagged."""
-        names = [*self.code.activities[1:], "(end of case)"]
+        names = self.output_names()[1:]
         for case, (logs, _, _) in self.following(model, cases):
             true = self.code.encode(case).what
             for t in range(1, len(true)):
@@ -320,23 +295,28 @@ class EventTask(Task[EventModel]):
                 chance = float(logs[t - 1, true[t]].exp())
                 yield Flag(case.name, t + 1, case.activities[t], chance, expected)
 
-    def steps(self, part: str, most: int | None = None) -> Steps:
-        """A tree reads which activity an event is, which values its attributes have, and when it was."""
+    def _most_cases(self, part: str, most: int | None) -> list[Case]:
+        """The cases of a part, at most so many events."""
         cases = self.parts[part]
         if most is not None:
             ends = np.cumsum([len(case.activities) for case in cases])
             cases = cases[: max(1, int((ends <= most).sum()))]
         if not cases:
             raise OptionError(f"this run has no {part} part: give it a share of the log.")
+        return cases
+
+    def steps(self, part: str, most: int | None = None) -> Steps:
+        """A tree reads which activity an event is, which values its attributes have, and when it was."""
+        cases = self._most_cases(part, most)
         coded = [self.code.encode(case) for case in cases]
         batches = list(in_order(coded))
 
         def probabilities(model: EventModel) -> Tensor:
             with judging(model):
-                logits = [_run(model, batch).logits[_inside(batch)] for batch in batches]
+                logits = [run_batch(model, batch).logits[inside(batch)] for batch in batches]
             return torch.cat(logits).double().softmax(-1).cpu()
 
-        names = [(activity or "another activity") for activity in self.code.activities]
+        names = self._activities()
         columns, asked = [torch.cat([case.what for case in coded])], [names]
         for k, (attribute, values) in enumerate(self.code.values.items()):
             columns.append(torch.cat([case.attributes[:, k] for case in coded]))
@@ -350,7 +330,7 @@ class EventTask(Task[EventModel]):
         return Steps(
             torch.cat(blocks, dim=1).numpy(),
             tuple(features),
-            (*names, "(end of case)"),
+            tuple(self.output_names()),
             torch.cat([case.following for case in coded]),
             probabilities,
         )
@@ -370,7 +350,7 @@ class EventTask(Task[EventModel]):
             x,
             lambda hidden: model.output(hidden)[..., 1:],
             names,
-            [*names, "(end of case)"],
+            [*names, END],
             draw_from([strings_of(part, name) for part in parts]),
             predicts_next=True,
             end=len(names),
@@ -393,35 +373,48 @@ class EventTask(Task[EventModel]):
         every = torch.cat([x[:1], x])  # events of an activity that training never saw are read as the first one
         alike = steps = 0
         for batch in in_order(cases):
-            inside = _inside(batch)
+            steps_inside = inside(batch)
             with judging(model):
                 trace = model.recurrent(every[batch.inputs], None, batch.lengths)
-                said, usual = _run(model, batch).logits.argmax(-1), model.output(trace.outputs).argmax(-1)
-            alike, steps = alike + int((said == usual)[inside].sum()), steps + int(inside.sum())
+                true, usual = run_batch(model, batch).logits.argmax(-1), model.output(trace.outputs).argmax(-1)
+            alike, steps = alike + int((true == usual)[steps_inside].sum()), steps + int(steps_inside.sum())
         return (
             f"An activity is all that the automaton reads. Held for each activity: {', '.join(held)} in the training cases. "
-            f"So held, the network names what follows as it does with the true values for {alike / steps:.1%} of "
+            f"So held, the network predicts what follows as it does with the true values for {alike / steps:.1%} of "
             f"{steps:,} held-out events."
         )
 
+    @torch.no_grad()
     def probe(self, model: EventModel, steps: int) -> Probe:
-        """The longest cases of the log."""
-        longest = sorted(self.parts["train"], key=lambda case: -len(case.activities))[:8]
-        batch = self.make_batches(longest, training=False)._take(np.arange(len(longest)))
-        with torch.no_grad():
-            read = model.embed(batch.inputs, batch.times, batch.attributes)
-        return Probe(model.recurrent, read.repeat(1, -(-steps // read.shape[1]), 1))
+        """Cases that the model draws itself; times and attributes are the usual ones."""
+        random = torch.Generator().manual_seed(0)
+        what = torch.randint(1, max(2, len(self.code.activities)), (8, 1), generator=random).clamp(
+            max=len(self.code.activities) - 1
+        )
+        times, attributes = (
+            torch.zeros(8, 1, TIME_FEATURES if self.code.has_times else 0),
+            torch.ones(8, 1, len(self.code.values), dtype=torch.int64),
+        )
+        device, state, read = model.output.weight.device, None, []
+        for _ in range(steps):
+            vector = model.embed(what.to(device), times.to(device), attributes.clamp(max=1).to(device))
+            trace = model.recurrent(vector, state)
+            read.append(vector)
+            state = trace.final
+            logits = model.output(trace.outputs[:, 0])[:, 1:-1].float().cpu()
+            what = 1 + torch.multinomial(logits.softmax(-1), 1, generator=random) if logits.shape[1] else what
+        return Probe(model.recurrent, torch.cat(read, dim=1))
 
 
-def _run(model: EventModel, batch: CaseBatch) -> Following:
+def run_batch(model: EventModel, batch: CaseBatch) -> Following:
     device = model.output.weight.device
     assert batch.lengths is not None
     here = batch.to(device)
-    said: Following = model(here.inputs, here.times, here.attributes, batch.lengths)
-    return said
+    predicted: Following = model(here.inputs, here.times, here.attributes, batch.lengths)
+    return predicted
 
 
-def _inside(batch: CaseBatch) -> Tensor:
+def inside(batch: CaseBatch) -> Tensor:
     """Which steps of a batch are true."""
     assert batch.lengths is not None
     return torch.arange(batch.inputs.shape[1]) < batch.lengths[:, None]
@@ -439,13 +432,13 @@ def _row(right: list[tuple[int, bool]]) -> dict[str, float]:
 
 
 def _counted(train: list[Case], cases: list[Case], order: int) -> list[tuple[int, bool]]:
-    """The most frequent follower of the last activity (order 1), or of any (order 0); counted where it is judged, after
+    """The most frequent follower of the last activity (order 1), or of any (order 0); counted as it is evaluated, after
     beginnings of at least two events."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for case in train:
         for now, then in zip(case.activities[1:], [*case.activities[2:], ""], strict=False):
             counts[now if order else ""][then] += 1
-            counts[""][then] += order  # what to say after an activity that was never seen
+            counts[""][then] += order  # the prediction after an activity that was never seen
     right = []
     for case in cases:
         for t, (now, then) in enumerate(zip(case.activities[1:], [*case.activities[2:], ""], strict=False), start=2):
@@ -454,21 +447,18 @@ def _counted(train: list[Case], cases: list[Case], order: int) -> list[tuple[int
     return right
 
 
-RECIPES: dict[str, Recipe] = {
-    "events": Recipe(
-        EventSettings(
-            name="events",
-            training=Training(
-                steps=800,
-                batch_size=64,
-                truncation="none",
-                learning_rate=3e-3,
-                l2=0.1,
-                average="ema:0.99",
-                validate_every=100,
-                save_every=250,
-            ),
-        ),
-        "an event log (CSV, XES): the next event of a case and the time to it, and events that should not be there",
-    ),
-}
+@recipe(EventTask)
+def events() -> EventSettings:
+    """an event log (CSV, XES): the next event of a case and the time to it, and events that should not be there"""
+    return EventSettings(
+        training=Training(
+            steps=800,
+            batch_size=64,
+            truncation="none",
+            learning_rate=3e-3,
+            l2=0.1,
+            average="ema:0.99",
+            validate_every=100,
+            save_every=250,
+        )
+    )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from recurra.data.images import read_images
 from recurra.data.number_table import read_table
 from recurra.data.plane import TASKS, synthetic
 from recurra.data.text import split_lines
-from recurra.errors import DataError, OptionError, choose_from
+from recurra.errors import DataError, OptionError
 from recurra.models.feedforward import (
     PHI,
     POOLING,
@@ -27,18 +28,9 @@ from recurra.models.feedforward import (
     linear_classifier,
     multilayer,
 )
-from recurra.tasks.task import (
-    SHOWN,
-    Evaluation,
-    Examples,
-    Question,
-    Recipe,
-    Settings,
-    Task,
-    check_shares,
-    check_whole,
-    unused_data,
-)
+from recurra.tasks.recipe import recipe
+from recurra.tasks.results import SHOWN, Evaluation, Examples
+from recurra.tasks.task import Settings, Task, check_shares, count_parameters, of_files, of_synthetic
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, evaluate_whole
 from recurra.training.loop import Trainer, Training
@@ -49,89 +41,87 @@ ONLY = {
     "linear": (),
     "basis": ("basis", "degree", "centres"),
     "layers": ("hidden_size", "layers", "activation", "residual", "dropout"),
-    "convolution": (
-        *("hidden_size", "layers", "activation", "residual", "dropout"),
-        *("channels", "kernel", "pooling"),
-    ),
+    "convolution": ("hidden_size", "layers", "activation", "residual", "dropout", "channels", "kernel", "pooling"),
 }
 """The settings that each kind of model reads."""
 HELD_OUT = 1000
-"""How many made-up points choose the model, and how many test it."""
+"""How many synthetic points choose the model, and how many test it."""
+
+
+def _read_by(name: str) -> Any:
+    """Idle where a model of this kind does not read the setting."""
+
+    def idle(settings: Any) -> str | None:
+        kind, basis = settings.model.kind, settings.model.basis
+        if name not in ONLY[kind]:
+            kinds = " and ".join(each for each, names in ONLY.items() if name in names)
+            return f"it is for model.kind={kinds}; this one is {kind}"
+        if name == ("centres" if basis == "polynomial" else "degree"):
+            return f"it is of another basis, and model.basis={basis}"
+        return None
+
+    return idle
 
 
 @dataclass(frozen=True)
 class FeedforwardData:
     path: str | None = setting(
-        None, "a table (.csv, .tsv, .txt), or images (.npz, .npy, IDX; gzip too); none: points that are made up"
+        None, "a table (.csv, .tsv, .txt), or images (.npz, .npy, IDX; gzip too); none: synthetic points"
     )
-    label: str | None = setting(None, "the table's column of labels, by name or number; none: guessed, and said")
-    label_file: str | None = setting(None, "the labels of .npy and IDX images; none: the file named labels beside them")
-    task: str = setting("spirals", "what is made up: spirals, xor or circles")
-    count: int = setting(2000, "how many made-up points to learn from")
-    noise: float = setting(0.01, "added to each coordinate of made-up points")
-    valid: float = setting(0.15, "the share of a file's examples that chooses the model")
-    test: float = setting(0.15, "the share of a file's examples that is kept for the last evaluation")
+    label: str | None = setting(
+        None, "the table's column of labels, by name or number; none: guessed, and printed", idle=of_files
+    )
+    label_file: str | None = setting(
+        None, "the labels of .npy and IDX images; none: the file named labels beside them", idle=of_files
+    )
+    task: str = setting("spirals", "synthetic points: spirals, xor or circles", choices=TASKS, idle=of_synthetic)
+    count: int = setting(2000, "how many synthetic points to learn from", low=2, idle=of_synthetic)
+    noise: float = setting(0.01, "added to each coordinate of synthetic points", low=0, idle=of_synthetic)
+    valid: float = setting(0.15, "the share of a file's examples that chooses the model", idle=of_files)
+    test: float = setting(0.15, "the share of a file's examples that is kept for the last evaluation", idle=of_files)
 
     def check(self) -> None:
-        choose_from("data.task", self.task, TASKS)
-        if self.count < 2:
-            raise OptionError(f"data.count must be at least 2; got {self.count}.")
-        if self.noise < 0:
-            raise OptionError(f"data.noise must not be negative; got {self.noise}.")
         check_shares(self.valid, self.test)
 
 
 @dataclass(frozen=True)
-class FeedforwardModel:
-    kind: str = setting("layers", "linear, basis, layers or convolution")
-    hidden_size: int = setting(32, "units of each layer")
-    layers: int = setting(2, "how many there are, above convolutions too")
-    activation: str = setting("relu", "tanh, sigmoid, relu, softplus or linear")
-    residual: bool = setting(False, "a layer's input is added to its output, where they have the same size")
-    dropout: float = setting(0.0, "of the outputs of each layer")
-    basis: str = setting("polynomial", "basis functions: polynomial and radial are fixed, learned ones are radial too")
-    degree: int = setting(3, "of polynomials")
-    centres: int = setting(64, "how many radial functions")
-    channels: tuple[int, ...] = setting((16, 32), "maps of each convolution")
-    kernel: int = setting(3, "width and height of the filters")
-    pooling: str = setting("max", "over squares of 2 × 2 after each convolution: max, average or none")
-
-    def check(self) -> None:
-        choose_from("model.kind", self.kind, KINDS)
-        choose_from("model.activation", self.activation, PHI)
-        choose_from("model.basis", self.basis, ("polynomial", "radial", "learned"))
-        choose_from("model.pooling", self.pooling, POOLING)
-        usual, read = FeedforwardModel(), ONLY[self.kind]
-        for name in sorted({each for names in ONLY.values() for each in names} - set(read)):
-            if getattr(self, name) != getattr(usual, name):
-                kinds = " and ".join(kind for kind, names in ONLY.items() if name in names)
-                raise OptionError(f"model.{name} is for model.kind={kinds}; this one is {self.kind}. Leave it out.")
-        for name in ("hidden_size", "degree", "centres", "kernel"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"model.{name} must be at least 1; got {getattr(self, name)}.")
-        if self.layers < 0:
-            raise OptionError(f"model.layers must not be negative; got {self.layers}.")
+class FeedforwardModelSettings:
+    kind: str = setting("layers", "linear, basis, layers or convolution", choices=KINDS)
+    hidden_size: int = setting(32, "units of each layer", low=1, idle=_read_by("hidden_size"))
+    layers: int = setting(2, "how many there are, above convolutions too", low=0, idle=_read_by("layers"))
+    activation: str = setting(
+        "relu", "tanh, sigmoid, relu, softplus or linear", choices=PHI, idle=_read_by("activation")
+    )
+    residual: bool = setting(
+        False, "a layer's input is added to its output, where they have the same size", idle=_read_by("residual")
+    )
+    dropout: float = setting(0.0, "of the outputs of each layer", idle=_read_by("dropout"))
+    basis: str = setting(
+        "polynomial",
+        "basis functions: polynomial and radial are fixed, learned ones are radial too",
+        choices=("polynomial", "radial", "learned"),
+        idle=_read_by("basis"),
+    )
+    degree: int = setting(3, "of polynomials", low=1, idle=_read_by("degree"))
+    centres: int = setting(64, "how many radial functions", low=1, idle=_read_by("centres"))
+    channels: tuple[int, ...] = setting((16, 32), "maps of each convolution", idle=_read_by("channels"))
+    kernel: int = setting(3, "width and height of the filters", low=1, idle=_read_by("kernel"))
+    pooling: str = setting(
+        "max",
+        "over squares of 2 × 2 after each convolution: max, average or none",
+        choices=POOLING,
+        idle=_read_by("pooling"),
+    )
 
 
 @dataclass(frozen=True)
 class FeedforwardSettings(Settings):
-    model: FeedforwardModel = field(default_factory=FeedforwardModel)  # type: ignore[assignment]  # settings of its own
+    whole: ClassVar[str | None] = "examples of one size"
+    model: FeedforwardModelSettings = field(default_factory=FeedforwardModelSettings)
     data: FeedforwardData = field(default_factory=FeedforwardData)
 
-    def check(self) -> None:
-        super().check()
-        check_whole(self.training, "examples of one size")
-        if self.engine != "auto":
-            raise OptionError(f"engine={self.engine} runs recurrent cells, and there is none here. Leave it out.")
-
-    def unused(self) -> dict[str, str]:
-        model, data = self.model, self.data
-        found = super().unused()
-        found |= unused_data(data.path, ("label", "label_file", "valid", "test"), ("task", "count", "noise"))
-        if model.kind == "basis":
-            other = "centres" if model.basis == "polynomial" else "degree"
-            found[f"model.{other}"] = f"it is of another basis, and model.basis={model.basis}"
-        return found
+    def idle(self) -> dict[str, str]:
+        return {"engine": "engines run recurrent cells, and there is none here"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,23 +165,18 @@ def read_labelled(
 
 
 class FeedforwardTask(Task[Feedforward]):
-    """A feed-forward classifier. With the vocabulary of a run folder, data is not needed until it is trained or judged."""
+    """A feed-forward classifier. With the vocabulary of a run folder, data is needed only for training and evaluation."""
 
+    data_kind = "table"
     unit = "example"
-
-    def __init__(self, recipe: FeedforwardSettings, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
-        super().__init__(recipe, ranks)
-        self._vocabulary = vocabulary
+    evaluated_together = 512
 
     @cached_property
     def parts(self) -> Parts:
         return read_parts(self.settings.data, self.settings.seed)
 
-    @cached_property
-    def vocabulary(self) -> dict[str, Any]:
+    def make_vocabulary(self) -> dict[str, Any]:
         """What goes in and what comes out: the shape and the range of inputs, their names, the classes."""
-        if self._vocabulary is not None:
-            return self._vocabulary
         train = self.parts.train
         kept: dict[str, Any] = {"shape": list(train.shape), "classes": list(train.classes)}
         if train.columns:
@@ -205,7 +190,7 @@ class FeedforwardTask(Task[Feedforward]):
         return f"{train.about}, {len(train):,} to learn from, {len(train.classes)} classes"
 
     def about_model(self, model: Feedforward) -> str:
-        return f"{self.called} with {sum(each.numel() for each in model.parameters()):,} parameters"
+        return f"{self.called} with {count_parameters(model):,} parameters"
 
     @property
     def called(self) -> str:
@@ -221,7 +206,7 @@ class FeedforwardTask(Task[Feedforward]):
         return f"convolutions {'-'.join(str(n) for n in model.channels)} {model.activation}"
 
     def make_model(self) -> Feedforward:
-        model, shape, classes = self.settings.model, self.vocabulary["shape"], len(self.vocabulary["classes"])
+        model, known = self.settings.model, self.vocabulary or {}
         makers: dict[str, Callable[..., Feedforward]] = {
             "linear": linear_classifier,
             "basis": basis_expansion,
@@ -229,26 +214,18 @@ class FeedforwardTask(Task[Feedforward]):
             "convolution": convolutional,
         }
         options = {name: getattr(model, name) for name in ONLY[model.kind]}
-        return makers[model.kind](shape, classes, **options)
+        return makers[model.kind](known["shape"], len(known["classes"]), **options)
 
     def make_batches(self, examples: Labelled, *, training: bool) -> LabelledBatches:
-        size = self.settings.training.batch_size if training else 512
-        return LabelledBatches(
-            examples, size, seed=self.settings.seed, shuffle=training, rank=self.ranks.rank, world=self.ranks.world
-        )
+        return LabelledBatches(examples, **self.batch_options(training=training))
 
     def make_trainer(self, model: Feedforward) -> Trainer:
         train = self.parts.train
         model.prepare(train.x.to(model.output.weight.device))
         valid = self.make_batches(self.parts.valid, training=False)
-        return Trainer(
-            model,
-            self.make_batches(train, training=True),
-            self.settings.training,
-            lambda judged: score(judged, valid, self.ranks).nats,
-            whole=classification_loss,
-            bfloat16=self.settings.dtype == "bfloat16",
-            ranks=self.ranks,
+        batches = self.make_batches(train, training=True)
+        return self.train_on(
+            model, batches, lambda judged: score(judged, valid, self.ranks).nats, whole=classification_loss
         )
 
     @torch.no_grad()
@@ -263,23 +240,33 @@ class FeedforwardTask(Task[Feedforward]):
             )
             best = int(row.argmax())
             rows.append((read, f"{some.classes[best]} ({float(row[best]):.2f})", some.classes[label]))
-        return Examples(("example", "said", "true"), rows, "evaluate RUN")
+        return Examples(("example", "predicted", "true"), rows, "evaluate RUN")
 
-    def evaluate(self, model: Feedforward, question: Question) -> Evaluation:
-        if question.window is not None or question.dynamic is not None:
-            raise OptionError(
-                "--window and --dynamic are for language models; these examples have no symbols before them."
-            )
-        data = self.settings.data
-        if question.data is not None:
-            examples, name = read_labelled(question.data, data.label, None, self.vocabulary), question.data
+    def evaluate(self, model: Feedforward, data: str | None = None, *, baselines: bool = True) -> Evaluation:
+        """Nats and accuracy, beside the most frequent class."""
+        if data is not None:
+            examples, name = read_labelled(data, self.settings.data.label, None, self.vocabulary), data
         else:
             examples, name = (self.parts.test, "test") if len(self.parts.test) else (self.parts.valid, "validation")
         made = score(model, self.make_batches(examples, training=False))
         scores = {self.called: {"nats": made.nats, "accuracy": made.accuracy or 0.0}}
-        if question.baselines:
+        if baselines:
             scores["most frequent class"] = most_frequent(self.parts.train, examples)
-        return Evaluation(name, made.tokens, scores)
+        return Evaluation(name, made.tokens, scores, self.units)
+
+    def window(self) -> tuple[Sequence[float], Sequence[float]]:
+        """The smallest and the largest value of each input that was learned from, with a tenth of room around."""
+        low, high = (torch.tensor((self.vocabulary or {})[name], dtype=torch.float64) for name in ("low", "high"))
+        room = 0.1 * (high - low).clamp(min=1e-9)
+        return (low - room).tolist(), (high + room).tolist()
+
+    def region_labels(self) -> dict[str, Any]:
+        """Names of classes and columns; some held-out points with their labels, unless their file is gone."""
+        found = {name: (self.vocabulary or {})[name] for name in ("classes", "columns")}
+        with suppress(DataError):
+            some = self.parts.valid.take(range(min(300, len(self.parts.valid))))
+            found |= {"points": some.x, "labels": some.labels}
+        return found
 
 
 def classification_loss(model: Feedforward, batch: Batch) -> Float[Tensor, ""]:
@@ -295,26 +282,16 @@ def score(model: Feedforward, batches: LabelledBatches, ranks: Ranks = Ranks()) 
 
 
 def most_frequent(train: Labelled, test: Labelled) -> dict[str, float]:
-    """What counting alone gives: the shares of the classes as their probability (one more of each), the largest as the answer."""
+    """What counting alone gives: the shares of the classes (one more of each) as their probability."""
     counts = torch.bincount(train.labels, minlength=len(train.classes)).double() + 1
     nats = -(counts / counts.sum()).log()[test.labels].mean()
     return {"nats": float(nats), "accuracy": float((test.labels == counts.argmax()).double().mean())}
 
 
-def window_of(task: FeedforwardTask) -> tuple[Sequence[float], Sequence[float]]:
-    """The smallest and the largest value of each input that was learned from, with a tenth of room around."""
-    low, high = (torch.tensor(task.vocabulary[name], dtype=torch.float64) for name in ("low", "high"))
-    room = 0.1 * (high - low).clamp(min=1e-9)
-    return (low - room).tolist(), (high + room).tolist()
-
-
-RECIPES: dict[str, Recipe] = {
-    "feedforward": Recipe(
-        FeedforwardSettings(
-            name="feedforward",
-            training=Training(steps=1500, batch_size=128, learning_rate=1e-2, validate_every=250, save_every=500),
-        ),
-        "classes of table rows or images (data.path=FILE) or of made-up points, without recurrence: model.kind=linear, basis, "
-        "layers, convolution",
-    ),
-}
+@recipe(FeedforwardTask)
+def feedforward() -> FeedforwardSettings:
+    """classes of table rows or images (data.path=FILE) or of synthetic points, without recurrence: model.kind=linear, basis,
+    layers, convolution"""
+    return FeedforwardSettings(
+        training=Training(steps=1500, batch_size=128, learning_rate=1e-2, validate_every=250, save_every=500)
+    )

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,29 +19,21 @@ from recurra.data.text import (
     Document,
     python_source,
     read_documents,
+    read_split,
     shortened,
     split_by_document,
     split_by_position,
     split_lines,
 )
 from recurra.data.tokenizers import Tokenizer, build_tokenizer, tokenizer_from_json
-from recurra.errors import DataError, OptionError, choose_from
+from recurra.errors import DataError, OptionError
 from recurra.models.language import LanguageModel
 from recurra.models.markov import Markov, best_markov
 from recurra.models.sampling import Choice, sample
-from recurra.tasks.task import (
-    SHOWN,
-    Evaluation,
-    Examples,
-    Probe,
-    Question,
-    Recipe,
-    Settings,
-    StepModel,
-    Task,
-    check_shares,
-)
-from recurra.training.distributed import Ranks
+from recurra.tasks.capabilities import Probe
+from recurra.tasks.recipe import recipe
+from recurra.tasks.results import SHOWN, Evaluation, Examples, TextScore
+from recurra.tasks.task import M, Settings, StepModelSettings, StepTask, check_shares, of_files
 from recurra.training.dynamic_evaluation import evaluate_dynamically
 from recurra.training.evaluation import best_share, evaluate, evaluate_window, log_probabilities, mixed
 from recurra.training.loop import Trainer, Training
@@ -48,61 +41,68 @@ from recurra.training.truncation import read_truncation
 from recurra.training.window_fit import fit_window_model
 from recurra.types import Float, setting
 
+TOKENS = ("byte", "char", "word", "bpe")
+
 
 @dataclass(frozen=True)
-class Data:
+class TextData:
     path: str | None = setting(
         None, "a text file, folder or glob (gzip too); none: the source of Python's standard library"
     )
-    tokens: str = setting("char", "what a symbol is: byte, char, word or bpe")
-    sequences: bool = setting(False, "each line is a sequence of its own; otherwise one long text in lanes")
-    min_count: int = setting(1, "symbols seen less often become <unk>")
-    max_symbols: int | None = setting(None, "keep this many symbols, the most frequent; pieces of bpe (none: 1000)")
-    limit: int | None = setting(
-        None, "train on about this many characters (whole files or lines, if there are several); none: on all"
+    valid_path: str | None = setting(
+        None, "a text to validate on, where the split is given; none: a share of data.path", added=True, idle=of_files
     )
-    valid: float = setting(0.05, "the share of the text that chooses the model")
-    test: float = setting(0.05, "the share of the text that is kept for the last evaluation")
+    test_path: str | None = setting(
+        None, "a text to test on, where the split is given; none: a share of data.path", added=True, idle=of_files
+    )
+    tokens: str = setting("char", "what a token is: byte, char, word or bpe", choices=TOKENS)
+    sequences: bool = setting(False, "each line is a sequence of its own; otherwise one long text in streams")
+    min_count: int = setting(1, "tokens seen less often become <unk>", low=1)
+    max_symbols: int | None = setting(
+        None, "the size of the vocabulary: keep the most frequent tokens; of bpe (none: 1000)", low=1
+    )
+    limit: int | None = setting(
+        None, "train on about this many characters (whole files or lines, if there are several); none: on all", low=1
+    )
+    valid: float = setting(
+        0.05,
+        "the share of the text that chooses the model",
+        idle=lambda s: f"data.valid_path={s.data.valid_path} does" if s.data.valid_path else None,
+    )
+    test: float = setting(
+        0.05,
+        "the share of the text that is kept for the last evaluation",
+        idle=lambda s: f"data.test_path={s.data.test_path} is" if s.data.test_path else None,
+    )
 
     def check(self) -> None:
-        choose_from("data.tokens", self.tokens, ("byte", "char", "word", "bpe"))
         check_shares(self.valid, self.test)
-        for name in ("min_count", "max_symbols", "limit"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise OptionError(f"data.{name} must be at least 1; got {getattr(self, name)}.")
 
 
 @dataclass(frozen=True)
 class LanguageSettings(Settings):
-    data: Data = field(default_factory=Data)
-    model: StepModel = field(default_factory=StepModel)
+    data: TextData = field(default_factory=TextData)
+    model: StepModelSettings = field(default_factory=StepModelSettings)
+
+    @property
+    def streams(self) -> bool:
+        return not self.data.sequences
 
     def check(self) -> None:
-        super().check()
-        if self.data.sequences and self.training.truncation.startswith("window"):
+        form = self.training.truncation
+        if self.data.sequences and form.startswith("window"):
             raise OptionError(
-                "training.truncation=window:K is for lanes of long text; use none or every:K with data.sequences."
+                "training.truncation=window:K is for streams of one long text; use none or every:K with data.sequences."
             )
-        if not self.data.sequences and self.training.truncation == "none":
+        if not self.data.sequences and form == "none":
             raise OptionError(
                 "training.truncation=none needs whole sequences (data.sequences=true); use every:K or window:K."
             )
 
-    def unused(self) -> dict[str, str]:
-        found = super().unused()
-        if not self.data.sequences:
-            form = self.training.truncation
-            used, other, its = (
-                ("length", "reset", "every") if form.startswith("window") else ("reset", "length", "window")
-            )
-            del found[f"training.{used}"]
-            found[f"training.{other}"] = f"it is of training.truncation={its}:K, which is {form}"
-        return found
-
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Training, validation and test text as symbols: one long line of each, or a list of sequences."""
+    """Training, validation and test text as tokens: one long line of each, or a list of sequences."""
 
     tokenizer: Tokenizer
     train: list[Tensor]
@@ -115,29 +115,51 @@ class Corpus:
         return best_markov(self.train, self.valid, self.tokenizer.size)
 
 
-def read_parts(data: Data, seed: int) -> list[list[Document]]:
-    """The recipe's texts for training, validation and test: whole documents, parts of a single one, or lines."""
+def read_parts(data: TextData, seed: int) -> list[list[Document]]:
+    """The texts for training, validation and test: whole documents, parts of a single one, or lines; or a file for each."""
+    if data.path is None and not data.sequences:
+        train, valid, test = _split(data, python_source(), data.valid, data.test, seed)
+    elif data.path is None:
+        raise OptionError("this recipe reads one sequence per line: give it a file with data.path=FILE.")
+    else:
+        train, valid, test = read_split(
+            _read_lines if data.sequences else read_documents,
+            lambda documents, valid, test: _split(data, documents, valid, test, seed),
+            data.path,
+            data.valid_path,
+            data.test_path,
+            valid=data.valid,
+            test=data.test,
+        )
+    if data.limit is not None:
+        whole = len(train) == 1 and not data.sequences
+        train = [replace(train[0], text=train[0].text[: data.limit])] if whole else shortened(train, data.limit, seed)
+    return [train, valid, test]
+
+
+def _read_lines(path: str | Path) -> list[Document]:
+    lines = (line for document in read_documents(path) for line in document.text.splitlines() if line.strip())
+    return [Document(str(k), line) for k, line in enumerate(lines)]
+
+
+def _split(
+    data: TextData, documents: list[Document], valid: float, test: float, seed: int
+) -> tuple[list[Document], list[Document], list[Document]]:
+    """Documents in three parts; a share of zero leaves its part empty."""
     if data.sequences:
-        if data.path is None:
-            raise OptionError("this recipe reads one sequence per line: give it a file with data.path=FILE.")
-        lines = [line for document in read_documents(data.path) for line in document.text.splitlines() if line.strip()]
-        parts = [
-            [Document(str(k), line) for k, line in enumerate(part)]
-            for part in split_lines(lines, data.valid, data.test, seed)
-        ]
-        return parts if data.limit is None else [shortened(parts[0], data.limit, seed), *parts[1:]]
-    documents = python_source() if data.path is None else read_documents(data.path)
+        parts = split_lines([document.text for document in documents], valid, test, seed)
+        first, second, third = ([Document(str(k), line) for k, line in enumerate(part)] for part in parts)
+        return first, second, third
     if len(documents) == 1:
-        name = documents[0].name
-        first, *held_out = split_by_position(documents[0].text, data.valid, data.test)
-        return [[Document(name, text)] if text else [] for text in (first[: data.limit], *held_out)]
-    split = split_by_document(documents, data.valid, data.test, seed)
-    learned = split.train if data.limit is None else shortened(split.train, data.limit, seed)
-    return [learned, split.valid, split.test]
+        name, texts = documents[0].name, split_by_position(documents[0].text, valid, test)
+        first, second, third = ([Document(name, text)] if text else [] for text in texts)
+        return first, second, third
+    split = split_by_document(documents, valid, test, seed)
+    return split.train, split.valid, split.test
 
 
-def read_corpus(data: Data, seed: int, tokenizer: Tokenizer | None = None) -> Corpus:
-    """The recipe's text, split and encoded. A tokenizer that is given is used; otherwise one is made of the training part."""
+def read_corpus(data: TextData, seed: int, tokenizer: Tokenizer | None = None) -> Corpus:
+    """The text, split and encoded. A tokenizer that is given is used; otherwise one is made of the training part."""
     texts = [[document.text for document in part] for part in read_parts(data, seed)]
     joined = not data.sequences and any(len(part) > 1 for part in texts)
     parts = [["\n".join(part)] for part in texts] if joined else texts
@@ -150,37 +172,76 @@ def read_corpus(data: Data, seed: int, tokenizer: Tokenizer | None = None) -> Co
 
 
 def encode_text(tokenizer: Tokenizer, text: str) -> Tensor:
-    """A text as symbols, with its start and end where the tokenizer has them."""
+    """A text as tokens, with its start and end where the tokenizer has them."""
     ids = tokenizer.encode(text, unknown="replace")
     if tokenizer.start is None or tokenizer.end is None:
         return ids
     return torch.cat([torch.tensor([tokenizer.start]), ids, torch.tensor([tokenizer.end])])
 
 
-@dataclass(frozen=True, eq=False)
-class Scored:
-    """A text, symbol by symbol, and the log-probability that each model gives to each."""
+class TextTask(StepTask[M]):
+    """What language models share: a tokenizer, and text that they write."""
 
-    symbols: list[str]
-    logs: dict[str, Float[Tensor, " N"]]
+    tokenizer: Tokenizer
+
+    @cached_property
+    def token_names(self) -> list[str]:
+        """What each token is called; by its number where it is only a part of a character."""
+        tokenizer = self.tokenizer
+        read = [tokenizer.decode([k]) for k in range(tokenizer.plain)]
+        plain = [f"<{tokenizer.kind} {k}>" if name == "\ufffd" else name for k, name in enumerate(read)]
+        return [*plain, "Start", "End"] if tokenizer.sequences else plain
+
+    def tokens_of(self, text: str) -> list[int]:
+        """A text as the model reads it, with its start and end."""
+        ids = self.tokenizer.encode(text, unknown="error").tolist()
+        if self.tokenizer.start is None or self.tokenizer.end is None:
+            return [*ids]
+        return [self.tokenizer.start, *ids, self.tokenizer.end]
+
+    def opening(self, ids: list[int]) -> list[int]:
+        """What is read before the first token is drawn: the start of a sequence where there is one, then what is given."""
+        start = [self.tokenizer.start] if self.tokenizer.start is not None else []
+        return [*start, *ids] or self.tokenizer.encode("\n", unknown="replace").tolist()
+
+    def draw(self, model: Any, ids: list[int], length: int, **how: Any) -> Iterator[int]:
+        """Tokens that follow `ids`; `how` as for `sample`."""
+        never = [self.tokenizer.start] if self.tokenizer.start is not None else []
+        return sample(model, self.opening(ids), length, end=self.tokenizer.end, never=never, **how)
+
+    def sample_text(self, model: Any, length: int, seed: int, **how: Any) -> str:
+        """A text at temperature 0.8."""
+        random = torch.Generator().manual_seed(seed)
+        return self.tokenizer.decode(
+            self.draw(model, [], length, choice=Choice(temperature=0.8), generator=random, **how)
+        )
+
+    def probe(self, model: Any, steps: int) -> Probe:
+        """Texts that the model draws itself."""
+        texts = []
+        for seed in range(4):
+            random = torch.Generator().manual_seed(seed)
+            texts.append([*self.opening([]), *self.draw(model, [], steps, exactly=True, generator=random)])
+        with torch.no_grad():
+            return Probe(model.recurrent, model.embed(torch.tensor(texts, device=model.output.weight.device)))
 
 
-class LanguageTask(Task[LanguageModel]):
-    """A language model on a text. With the vocabulary of a run folder, the text is not needed until it is trained or judged."""
+class LanguageTask(TextTask[LanguageModel]):
+    """A language model on a text. With the vocabulary of a run folder, the text is needed only for training and evaluation."""
 
+    data_kind = "text"
     factorisation = (
         "A product of conditionals: P(y1 … yT) = Π P(yt | y1 … yt−1). Each output is fed back as the next input, "
         "so outputs depend on one another."
     )
-    verbs = ("evaluate", "sample", "score", "units")
 
-    def __init__(self, recipe: LanguageSettings, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
-        super().__init__(recipe, ranks)
-        self._vocabulary = vocabulary
+    @classmethod
+    def data_options(cls, settings: Any) -> dict[str, bool]:
+        return {"lines": settings.data.sequences}
 
     @cached_property
     def corpus(self) -> Corpus:
-        known = tokenizer_from_json(self._vocabulary) if self._vocabulary is not None else None
+        known = tokenizer_from_json(self.kept) if self.kept is not None else None
         return read_corpus(self.settings.data, self.settings.seed, known)
 
     @cached_property
@@ -190,121 +251,110 @@ class LanguageTask(Task[LanguageModel]):
         return test or valid
 
     @cached_property
-    def tokenizer(self) -> Tokenizer:
-        return self.corpus.tokenizer if self._vocabulary is None else tokenizer_from_json(self._vocabulary)
+    def tokenizer(self) -> Tokenizer:  # type: ignore[override]
+        return self.corpus.tokenizer if self.kept is None else tokenizer_from_json(self.kept)
 
-    @property
-    def vocabulary(self) -> dict[str, Any]:
+    def make_vocabulary(self) -> dict[str, Any]:
         """The tokenizer, and for sequences how many had each length: P(τ)."""
-        if self._vocabulary is not None:
-            return self._vocabulary
         kept = self.tokenizer.to_json()
         if self.settings.data.sequences:
             counted = Counter(len(sequence) - 2 for sequence in self.corpus.train)
             kept["lengths"] = {str(length): counted[length] for length in sorted(counted)}
         return kept
 
-    def draw_length(self, generator: torch.Generator) -> int:
-        """τ, as often as the training sequences had it."""
-        counted = self.vocabulary.get("lengths")
-        if not counted:
-            raise OptionError("this model read one long text, which has no lengths to draw from. Say --length instead.")
-        weights = torch.tensor(list(counted.values()), dtype=torch.float64)
-        return int(list(counted)[int(torch.multinomial(weights, 1, generator=generator))])
-
     @property
     def about_data(self) -> str:
-        symbols = sum(len(part) for part in self.corpus.train)
-        return f"{symbols:,} {self.settings.data.tokens} symbols, vocabulary {self.tokenizer.size}"
+        tokens = sum(len(part) for part in self.corpus.train)
+        return f"{tokens:,} {self.settings.data.tokens} tokens, vocabulary {self.tokenizer.size}"
 
     def make_batches(self, part: list[Tensor], *, training: bool) -> Batches:
         """The order in which a part of the corpus is read."""
-        settings, seed = self.settings.training, self.settings.seed
-        share: dict[str, Any] = {"rank": self.ranks.rank, "world": self.ranks.world}
+        settings, how = self.settings.training, self.batch_options(training=training)
         if self.settings.data.sequences:
-            return Sequences(part, settings.batch_size if training else 256, seed=seed, shuffle=training, **share)
+            return Sequences(part, **how)
         text = part[0] if len(part) == 1 else torch.cat(part)  # one long text is held once, not twice
         truncation = read_truncation(settings.truncation)
         length = truncation.k if truncation.form == "every" and truncation.k else settings.length
         if training:
-            return Chunks(text, settings.batch_size, length, seed=seed, **share)
-        # each lane starts from nothing, so that a short text has few of them; and their number is one that ranks can share
-        lanes = min(32, max(8, 2 ** int(math.log2(max(1, len(text) / 16384)))))
-        return Chunks(text, math.lcm(lanes, self.ranks.world), 512, shuffle=False, **share)
+            return Chunks(text, length=length, **how)
+        # the state of each stream starts from zero, so that a short text has few of them; and ranks can share their number
+        streams = min(32, max(8, 2 ** int(math.log2(max(1, len(text) / 16384)))))
+        return Chunks(text, length=512, **how | {"batch_size": math.lcm(streams, self.ranks.world)})
 
     def make_model(self) -> LanguageModel:
-        return self.untrained(self.tokenizer.size)
+        return self.model_for(self.tokenizer.size)
 
-    def untrained(self, vocabulary_size: int) -> LanguageModel:
-        """The recipe's model for any vocabulary."""
-        model = self.settings.model
+    def model_for(self, vocabulary_size: int) -> LanguageModel:
+        """The untrained model for any vocabulary."""
         return LanguageModel(
-            vocabulary_size,
-            model.cell,
-            model.hidden_size,
-            embedding_size=model.embedding_size,
-            tied=model.tied,
-            **self.model_options(),
+            vocabulary_size, self.make_recurrent(), tied=self.settings.model.tied, **self.step_options()
         )
 
     def make_trainer(self, model: LanguageModel) -> Trainer:
-        recipe, corpus = self.settings, self.corpus
+        corpus = self.corpus
         train = self.make_batches(corpus.train, training=True)
         train.steps_per_epoch  # noqa: B018  a text that is too short is refused here, before anything is made
         if not any(len(part) > 1 for part in corpus.valid):
             raise DataError(
-                f"the validation part needs at least 2 symbols, but data.valid={recipe.data.valid} leaves fewer. "
+                f"the validation part needs at least 2 tokens, but data.valid={self.settings.data.valid} leaves fewer. "
                 "Give more text or a larger share."
             )
         valid = self.make_batches(corpus.valid, training=False)
-        return Trainer(
-            model,
-            train,
-            recipe.training,
-            lambda judged: evaluate(judged, valid, ranks=self.ranks).nats,
-            bfloat16=recipe.dtype == "bfloat16",
-            ranks=self.ranks,
-        )
+        return self.train_on(model, train, lambda judged: evaluate(judged, valid, ranks=self.ranks).nats)
 
-    def evaluate(self, model: LanguageModel, question: Question) -> Evaluation:
-        corpus, recipe = self.corpus, self.settings
+    def evaluate(
+        self,
+        model: LanguageModel,
+        data: str | None = None,
+        *,
+        baselines: bool = True,
+        window: int | None = None,
+        dynamic: float | None = None,
+    ) -> Evaluation:
+        """Nats, perplexity and bits per token, beside the best order-k Markov model and the mixture of both.
+
+        - `window`: also train the fixed-window model with this many tokens. `dynamic`: also score the model while it goes on
+          learning from what it has read, at this rate.
+        """
+        corpus, settings = self.corpus, self.settings
         has_test = any(len(each) > 1 for each in corpus.test)
         part, name = (corpus.test, "test") if has_test else (corpus.valid, "validation")
-        if question.data is not None:
-            other = read_corpus(replace(recipe.data, path=question.data, limit=None), recipe.seed, self.tokenizer)
-            part, name = [*other.train, *other.valid, *other.test], question.data
+        if data is not None:
+            other = replace(settings.data, path=data, limit=None, valid_path=None, test_path=None)
+            read = read_corpus(other, settings.seed, self.tokenizer)
+            part, name = [*read.train, *read.valid, *read.test], data
         logs = self._logs(model, part)
         called = self.called
         nats = {called: -float(logs.mean())}
-        if question.dynamic is not None:
-            seen, read = (self._pieces(each) for each in (corpus.train, part))
-            nats[f"{called}, dynamic"] = evaluate_dynamically(model, seen, read, rate=question.dynamic).nats
-        if question.window is not None:
-            fixed = fit_window_model(corpus.train, self.tokenizer.size, question.window, seed=recipe.seed)
-            nats[f"window of {question.window}"] = evaluate_window(fixed, self.make_batches(part, training=False)).nats
-        if question.baselines:
+        if dynamic is not None:
+            seen, now = (self._small_batches(each) for each in (corpus.train, part))
+            nats[f"{called}, dynamic"] = evaluate_dynamically(model, seen, now, rate=dynamic).nats
+        if window is not None:
+            fixed = fit_window_model(corpus.train, self.tokenizer.size, window, seed=settings.seed)
+            nats[f"window of {window}"] = evaluate_window(fixed, self.make_batches(part, training=False)).nats
+        if baselines:
             counter, counted = f"markov order {corpus.markov.order}", self._counted(part)
             share = best_share(self._logs(model, corpus.valid), self._counted(corpus.valid))
             nats[counter] = -float(counted.mean())
             nats[f"{called} and {share:.0%} {counter}"] = -float(mixed(logs, counted, share).mean())
         scores = {k: {"nats": v, "perplexity": math.exp(min(v, 700)), "bits": v / math.log(2)} for k, v in nats.items()}
-        return Evaluation(name, len(logs), scores)
+        return Evaluation(name, len(logs), scores, self.units)
 
-    def score(self, model: LanguageModel, text: str, *, baselines: bool = True) -> Scored:
-        """log P of each symbol of a text, given those before it; what the model starts from is given, not scored."""
-        ids = self.symbols_of(text)
+    def score(self, model: LanguageModel, text: str, *, baselines: bool = True) -> TextScore:
+        """log P of each token of a text, given those before it; what the model starts from is given, not scored."""
+        ids = self.tokens_of(text)
         line = torch.tensor(ids if self.tokenizer.start is not None else [*self.opening([]), *ids])
         if len(line) < 2:
-            raise DataError("an empty text has no symbol to score. Give one.")
+            raise DataError("an empty text has no token to score. Give one.")
         with torch.no_grad():
-            said = model(line[None, :-1].to(model.output.weight.device))[0][0].double().log_softmax(-1).cpu()
-        logs = {self.called: said.gather(1, line[1:, None])[:, 0]}
+            predicted = model(line[None, :-1].to(model.output.weight.device))[0][0].double().log_softmax(-1).cpu()
+        logs = {self.called: predicted.gather(1, line[1:, None])[:, 0]}
         if baselines:
             logs[f"markov order {self.corpus.markov.order}"] = self.corpus.markov.log_probabilities([line])
-        return Scored([self.symbol_names[k] for k in line[1:].tolist()], logs)
+        return TextScore(self.factorisation, [self.token_names[k] for k in line[1:].tolist()], logs)
 
     def _logs(self, model: LanguageModel, part: list[Tensor]) -> Float[Tensor, " N"]:
-        """log P of every symbol of a part but the first of each sequence, in order."""
+        """log P of every token of a part but the first of each sequence, in order."""
         if not self.settings.data.sequences:
             part = [torch.cat(part)]
         firsts = torch.tensor([0, *(len(each) - 1 for each in part)]).cumsum(0).tolist()
@@ -315,61 +365,60 @@ class LanguageTask(Task[LanguageModel]):
         """The same of the best Markov model."""
         return self.corpus.markov.log_probabilities(part if self.settings.data.sequences else torch.cat(part))
 
-    def _pieces(self, part: list[Tensor]) -> Batches:
-        """Small pieces, for a model that learns from each before it reads the next."""
+    def _small_batches(self, part: list[Tensor]) -> Batches:
+        """Short chunks, for a model that learns from each before it reads the next."""
         if self.settings.data.sequences:
             return Sequences(part, 16, shuffle=False)
         return Chunks(torch.cat(part), 8, 32, shuffle=False)
 
-    def opening(self, ids: list[int]) -> list[int]:
-        """What is read before the first symbol is drawn: the start of a sequence where there is one, then what is given."""
-        start = [self.tokenizer.start] if self.tokenizer.start is not None else []
-        return [*start, *ids] or self.tokenizer.encode("\n", unknown="replace").tolist()
-
-    def draw(
-        self, model: LanguageModel, ids: list[int], length: int, *, given: str | None = None, **how: Any
+    def generate(
+        self,
+        model: LanguageModel,
+        prime: list[int],
+        length: int | None,
+        *,
+        given: str | None = None,
+        **how: Any,
     ) -> Iterator[int]:
-        """Symbols that follow `ids`; `how` as for `sample`."""
         if given is not None:
-            raise OptionError(f"{self.settings.name} is told no class: leave --given out. The recipe `conditioned` is.")
-        never = [self.tokenizer.start] if self.tokenizer.start is not None else []
-        return sample(model, self.opening(ids), length, end=self.tokenizer.end, never=never, **how)
+            raise OptionError(
+                f"{self.settings.name} is not class-conditional: leave --given out. The recipe `conditioned` is."
+            )
+        if length is not None:
+            return self.draw(model, prime, length, **how)
+        counted = (self.vocabulary or {}).get("lengths")
+        if not counted:
+            raise OptionError(
+                "this model read one long text, which has no lengths to draw from. Give a length instead."
+            )
+        weights = torch.tensor(list(counted.values()), dtype=torch.float64)
+        drawn = int(list(counted)[int(torch.multinomial(weights, 1, generator=how.get("generator")))])
+        return self.draw(model, prime, drawn - len(prime), exactly=True, **how)
 
     def glimpse(self, model: LanguageModel) -> str:
-        random = torch.Generator().manual_seed(self.settings.seed)
-        return self.tokenizer.decode(self.draw(model, [], 120, choice=Choice(temperature=0.8), generator=random))
+        return self.sample_text(model, 120, self.settings.seed)
 
     def examples(self, model: LanguageModel) -> Examples:
         """Texts that the model writes: one, or several short sequences."""
         length, count = (100, SHOWN) if self.settings.data.sequences else (500, 1)
-        rows = []
-        for seed in range(1, count + 1):
-            random = torch.Generator().manual_seed(seed)
-            drawn = self.draw(model, [], length, choice=Choice(temperature=0.8), generator=random)
-            rows.append((self.tokenizer.decode(drawn),))
+        rows = [(self.sample_text(model, length, seed),) for seed in range(1, count + 1)]
         return Examples(("what it writes",), rows, f"sample RUN --temperature 0.8 --seed 1 --length {length}")
 
-    def probe(self, model: LanguageModel, steps: int) -> Probe:
-        """Texts that the model draws itself."""
-        texts = []
-        for seed in range(4):
-            random = torch.Generator().manual_seed(seed)
-            texts.append([*self.opening([]), *self.draw(model, [], steps, exactly=True, generator=random)])
-        with torch.no_grad():
-            return Probe(model.recurrent, model.embed(torch.tensor(texts, device=model.output.weight.device)))
-
     def frozen_input(self, model: LanguageModel, name: str) -> Tensor:
-        """`zero`, or the vector of a symbol."""
-        if name == "zero":
-            return super().frozen_input(model, name)
-        names = self.symbol_names
-        number = names.index(name) if name in names else self.tokenizer.encode(name, unknown="error").tolist()[0]
-        with torch.no_grad():
-            return model.embed(torch.tensor([[number]]))[0, 0]
+        """`zero`, or the vector of a token; a text stands for its first token."""
+        if name != "zero" and name not in self.token_names:
+            name = self.token_names[self.tokenizer.encode(name, unknown="error").tolist()[0]]
+        return super().frozen_input(model, name)
+
+    def input_names(self) -> list[str]:
+        return self.token_names
+
+    def output_names(self) -> list[str]:
+        return [repr(name) for name in self.token_names]
 
     def reading(self, model: LanguageModel) -> Reading:
-        """Symbols in, the next one as the class; strings are the model's own."""
-        names = self.symbol_names
+        """Tokens in, the next one as the class; strings are the model's own."""
+        names = self.token_names
         return Reading(
             model.recurrent,
             model.embed(torch.arange(len(names))[None])[0],
@@ -380,77 +429,57 @@ class LanguageTask(Task[LanguageModel]):
             end=self.tokenizer.end,
         )
 
-    @torch.no_grad()
-    def says(self, model: LanguageModel, hidden: Tensor) -> list[str]:
-        most = model.output(hidden.to(model.output.weight.dtype)).argmax(-1).tolist()
-        return [repr(self.symbol_names[k]) for k in most]
 
-    @cached_property
-    def symbol_names(self) -> list[str]:
-        """What each symbol is called; by its number where it is only a part of a character."""
-        read = [self.tokenizer.decode([k]) for k in range(self.tokenizer.plain)]
-        plain = [f"<{self.tokenizer.kind} {k}>" if name == "\ufffd" else name for k, name in enumerate(read)]
-        return [*plain, "Start", "End"] if self.tokenizer.sequences else plain
-
-    def symbols_of(self, text: str) -> list[int]:
-        """A text as the model reads it, with its start and end."""
-        ids = self.tokenizer.encode(text, unknown="error").tolist()
-        if self.tokenizer.start is None or self.tokenizer.end is None:
-            return [*ids]
-        return [self.tokenizer.start, *ids, self.tokenizer.end]
-
-
-RECIPES: dict[str, Recipe] = {
-    "python-source": Recipe(
-        LanguageSettings(
-            name="python-source",
-            data=Data(tokens="char", min_count=100, limit=700_000),
-            model=StepModel(cell="lstm_coupled", hidden_size=256, embedding_size=64, dropout=0.15),
-            training=Training(
-                steps=3000,
-                batch_size=16,
-                truncation="every:64",
-                learning_rate=0.006,
-                l2=0.1,
-                average="ema:0.99",
-                validate_every=1500,
-                save_every=500,
-            ),
+@recipe(LanguageTask, "python-source")
+def python_source_recipe() -> LanguageSettings:
+    """the source of Python's standard library on this machine; about a minute, needs no download"""
+    return LanguageSettings(
+        data=TextData(tokens="char", min_count=100, limit=700_000),
+        model=StepModelSettings(cell="lstm_coupled", hidden_size=256, embedding_size=64, dropout=0.15),
+        training=Training(
+            steps=3000,
+            batch_size=16,
+            truncation="every:64",
+            learning_rate=0.006,
+            l2=0.1,
+            average="ema:0.99",
+            validate_every=1500,
+            save_every=500,
         ),
-        "the source of Python's standard library on this machine; about a minute, needs no download",
-    ),
-    "text": Recipe(
-        LanguageSettings(
-            name="text",
-            data=Data(tokens="char", valid=0.1, test=0.0),
-            model=StepModel(cell="lstm", hidden_size=320, embedding_size=64, dropout=0.15),
-            training=Training(
-                steps=4600,
-                batch_size=16,
-                truncation="every:128",
-                learning_rate=6e-3,
-                average="ema:0.995",
-                validate_every=920,
-                save_every=250,
-            ),
+    )
+
+
+@recipe(LanguageTask)
+def text() -> LanguageSettings:
+    """any text file: data.path=FILE"""
+    return LanguageSettings(
+        data=TextData(tokens="char", valid=0.1, test=0.0),
+        model=StepModelSettings(cell="lstm", hidden_size=320, embedding_size=64, dropout=0.15),
+        training=Training(
+            steps=4600,
+            batch_size=16,
+            truncation="every:128",
+            learning_rate=6e-3,
+            average="ema:0.995",
+            validate_every=920,
+            save_every=250,
         ),
-        "any text file: data.path=FILE",
-    ),
-    "names": Recipe(
-        LanguageSettings(
-            name="names",
-            data=Data(tokens="char", sequences=True, valid=0.1, test=0.1),
-            model=StepModel(cell="lstm", hidden_size=320, embedding_size=32, dropout=0.4, input_dropout=0.1),
-            training=Training(
-                steps=8000,
-                batch_size=64,
-                truncation="none",
-                learning_rate=2e-3,
-                average="ema:0.999",
-                validate_every=1000,
-                save_every=500,
-            ),
+    )
+
+
+@recipe(LanguageTask)
+def names() -> LanguageSettings:
+    """any file with one short sequence per line: data.path=FILE"""
+    return LanguageSettings(
+        data=TextData(tokens="char", sequences=True, valid=0.1, test=0.1),
+        model=StepModelSettings(cell="lstm", hidden_size=320, embedding_size=32, dropout=0.4, input_dropout=0.1),
+        training=Training(
+            steps=8000,
+            batch_size=64,
+            truncation="none",
+            learning_rate=2e-3,
+            average="ema:0.999",
+            validate_every=1000,
+            save_every=500,
         ),
-        "any file with one short sequence per line: data.path=FILE",
-    ),
-}
+    )

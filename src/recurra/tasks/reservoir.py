@@ -13,23 +13,14 @@ from torch import Tensor
 from recurra.analysis.echo import echo_state
 from recurra.data.series import Series, read_series
 from recurra.data.series_tasks import TO_FORECAST, narma
-from recurra.errors import DataError, OptionError, choose_from
-from recurra.metrics.forecast import Forecast
-from recurra.models.reservoir import EchoState, Lesson
+from recurra.errors import DataError, OptionError
+from recurra.layers.recurrent import Recurrent
+from recurra.models.reservoir import EchoState, ReadoutFit
 from recurra.runs.checkpoint import Checkpoint, restore_weights
-from recurra.tasks.task import (
-    Evaluation,
-    Examples,
-    Probe,
-    Question,
-    Recipe,
-    Settings,
-    Task,
-    check_shares,
-    forecast_examples,
-    unused,
-    unused_data,
-)
+from recurra.tasks.capabilities import Probe
+from recurra.tasks.recipe import recipe
+from recurra.tasks.results import Evaluation, Examples, Forecast, forecast_examples
+from recurra.tasks.task import Settings, StepTask, check_shares, of_files, of_synthetic
 from recurra.training.closed_form import ClosedForm
 from recurra.training.distributed import Ranks
 from recurra.training.free_running import Places, reach_places
@@ -40,84 +31,74 @@ ECHO = 300
 """Steps over which two starts are watched."""
 
 
+def _is_driven(settings: Any) -> bool:
+    return settings.data.path is None and settings.data.task == "narma"
+
+
+def _of_forecasts(settings: Any) -> str | None:
+    return "it is for forecasts, and data.task=narma is none" if _is_driven(settings) else None
+
+
 @dataclass(frozen=True)
 class SeriesData:
     path: str | None = setting(None, "a CSV file with a row of numbers for each step; none: data.task")
-    columns: tuple[str, ...] = setting((), "the columns of the file to read, by name; none: all")
+    columns: tuple[str, ...] = setting((), "the columns of the file to read, by name; none: all", idle=of_files)
     task: str = setting(
-        "mackey-glass", "mackey-glass, lorenz, sines, seasons (to forecast) or narma (a filter to imitate)"
+        "mackey-glass",
+        "mackey-glass, lorenz, sines, seasons (to forecast) or narma (a filter to imitate)",
+        choices=(*TO_FORECAST, "narma"),
+        idle=of_synthetic,
     )
-    length: int = setting(10_000, "steps of a series that is made up")
+    length: int = setting(10_000, "steps of a synthetic series", low=1, idle=of_synthetic)
     valid: float = setting(0.3, "the share of the series, after the training part, that settings are chosen by")
     test: float = setting(0.3, "the share at its end that is kept for the last evaluation")
 
     def check(self) -> None:
-        choose_from("data.task", self.task, (*TO_FORECAST, "narma"))
-        if self.length < 1:
-            raise OptionError(f"data.length must be at least 1; got {self.length}.")
         check_shares(self.valid, self.test)
 
 
 @dataclass(frozen=True)
-class ReservoirModel:
-    hidden_size: int = setting(1000, "units of each layer")
-    layers: int = setting(1, "how many are stacked; the readout reads all of them")
-    reservoirs: int = setting(1, "how many run side by side")
+class ReservoirModelSettings:
+    hidden_size: int = setting(1000, "units of each layer", low=1)
+    layers: int = setting(1, "how many are stacked; the readout reads all of them", low=1)
+    reservoirs: int = setting(1, "how many run side by side", low=1)
     radius: float = setting(1.0, "the largest |λ| of a recurrent matrix")
     density: float = setting(1.0, "the share of recurrent weights that are not zero")
     leak: tuple[float, ...] = setting(
         (0.8,), "the share of its state that a unit renews at a step; several: groups of units"
     )
-    input_scale: float = setting(0.2, "input weights are uniform in ± this; inputs are standardised")
-    bias_scale: float = setting(0.2, "biases are uniform in ± this")
-    feedback: bool = setting(False, "of narma: also read the output of the step before; a forecast always does")
-
-    def check(self) -> None:
-        for name in ("hidden_size", "layers", "reservoirs"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"model.{name} must be at least 1; got {getattr(self, name)}.")
-        for name in ("input_scale", "bias_scale"):
-            if not getattr(self, name) >= 0:
-                raise OptionError(f"model.{name} must not be negative; got {getattr(self, name)}.")
+    input_scale: float = setting(0.2, "input weights are uniform in ± this; inputs are standardised", low=0)
+    bias_scale: float = setting(0.2, "biases are uniform in ± this", low=0)
+    feedback: bool = setting(
+        False,
+        "of narma: also read the output of the step before; a forecast always does",
+        idle=lambda s: None if _is_driven(s) else "a forecast always reads the output of the step before",
+    )
 
 
 @dataclass(frozen=True)
 class Solving:
-    washout: int = setting(1000, "steps that are read before the first that counts, so that the start is forgotten")
-    penalty: float | None = setting(
-        None, "of the readout's squared weights (ridge regression); none: of 1e-15 to 1, the best in validation"
+    washout: int = setting(
+        1000, "steps that are read before the first that counts, so that the start is forgotten", low=0
     )
-    horizon: int = setting(84, "validation: how many steps after the last known value a forecast is judged")
-    starts: int = setting(50, "validation: from how many places forecasts are made")
-
-    def check(self) -> None:
-        for name, least in (("washout", 0), ("horizon", 1), ("starts", 1)):
-            if getattr(self, name) < least:
-                raise OptionError(f"training.{name} must be at least {least}; got {getattr(self, name)}.")
-        if self.penalty is not None and not self.penalty > 0:
-            raise OptionError(f"training.penalty must be positive; got {self.penalty}.")
+    penalty: float | None = setting(
+        None,
+        "of the readout's squared weights (ridge regression); none: of 1e-15 to 1, the best in validation",
+        above=0,
+    )
+    horizon: int = setting(
+        84, "validation: how many steps after the last known value a forecast is scored", low=1, idle=_of_forecasts
+    )
+    starts: int = setting(50, "validation: from how many places forecasts are made", low=1, idle=_of_forecasts)
 
 
 @dataclass(frozen=True)
 class ReservoirSettings(Settings):
-    # no optimiser and no cell to choose: these groups are its own, by the names that every recipe has
-    model: ReservoirModel = field(default_factory=ReservoirModel)  # type: ignore[assignment]
-    training: Solving = field(default_factory=Solving)  # type: ignore[assignment]
+    # no optimiser and no cell to choose: these groups are its own, by the names that every task has
+    model: ReservoirModelSettings = field(default_factory=ReservoirModelSettings)
+    training: Solving = field(default_factory=Solving)
     data: SeriesData = field(default_factory=SeriesData)
-    dtype: str = setting("float64", "float64: a readout that is solved for needs all of it")
-
-    def check(self) -> None:
-        super().check()
-        if self.dtype != "float64":
-            raise OptionError(f"dtype={self.dtype}: a readout that is solved for needs float64. Leave dtype out.")
-
-    def unused(self) -> dict[str, str]:
-        found = super().unused() | unused_data(self.data.path, ("columns",), ("task", "length"))
-        if self.data.path is not None or self.data.task != "narma":
-            found["model.feedback"] = "a forecast always reads the output of the step before"
-        else:
-            found |= unused("training", ("horizon", "starts"), "it is for forecasts, and data.task=narma is none")
-        return found
+    dtype: str = setting("float64", "float64: a readout that is solved for needs all of it", choices=("float64",))
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,17 +156,15 @@ def check_parts(parts: Parts, about: str, settings: Solving) -> None:
             )
 
 
-class ReservoirTask(Task[EchoState]):
+class ReservoirTask(StepTask[EchoState]):
     """A series that is forecast (its outputs are all that is read), or one that inputs drive (NARMA)."""
 
+    data_kind = "series"
     unit = "step"
-    factorisation = "It says numbers, not probabilities; in a forecast each of them is fed back as the next input."
+    factorisation = "It predicts numbers, not probabilities; in a forecast each of them is fed back as the next input."
 
-    def __init__(self, recipe: ReservoirSettings, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
-        super().__init__(recipe, ranks)
-        self._kept = vocabulary
-        if not self.driven:
-            self.verbs = ("evaluate", "forecast")
+    def __init__(self, settings: ReservoirSettings, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
+        super().__init__(settings, ranks, vocabulary)
         if ranks.world > 1:
             raise OptionError("a readout is solved for in one process. Start recurra train without torchrun.")
 
@@ -194,10 +173,13 @@ class ReservoirTask(Task[EchoState]):
         """Whether there are inputs besides the series itself."""
         return self.settings.data.path is None and bool(self.settings.data.task == "narma")
 
-    @property
-    def vocabulary(self) -> dict[str, Any]:
+    def make_vocabulary(self) -> dict[str, Any]:
         """The names of the columns: what forecasts are of."""
-        return self._kept if self._kept is not None else {"columns": list(self.parts.names)}
+        return {"columns": list(self.parts.names)}
+
+    @property
+    def columns(self) -> list[str]:
+        return list((self.vocabulary or {})["columns"])
 
     @cached_property
     def parts(self) -> Parts:
@@ -227,7 +209,7 @@ class ReservoirTask(Task[EchoState]):
         return self._build(draw=True)
 
     def _build(self, *, draw: bool) -> EchoState:
-        settings, columns = self.settings.model, len(self.vocabulary["columns"])
+        settings, columns = self.settings.model, len(self.columns)
         return EchoState(
             1 if self.driven else 0,
             columns,
@@ -253,7 +235,7 @@ class ReservoirTask(Task[EchoState]):
         parts, settings = self.parts, self.settings.training
         taught = parts.outputs[: parts.valid], None if parts.inputs is None else parts.inputs[: parts.valid]
         model.standardise(*taught)
-        lesson = Lesson(model, *taught, settings.washout)
+        fit = ReadoutFit(model, *taught, settings.washout)
         penalties = PENALTIES if settings.penalty is None else (settings.penalty,)
         places: Places | None = None
 
@@ -264,7 +246,7 @@ class ReservoirTask(Task[EchoState]):
             places = places or self._places(model, parts.outputs[: parts.test], parts.valid)
             return _logarithm(places.forecasts(model).nrmse(settings.horizon))
 
-        return ClosedForm(lesson, penalties, evaluate)
+        return ClosedForm(fit, penalties, evaluate)
 
     def _places(self, model: EchoState, values: Tensor, begin: int) -> Places:
         settings = self.settings.training
@@ -279,22 +261,21 @@ class ReservoirTask(Task[EchoState]):
 
     @torch.no_grad()
     def _imitate(self, model: EchoState, begin: int, end: int) -> tuple[float, int]:
-        """The error of a driven series over a part, and its steps; fed back is what the network itself says."""
+        """The error of a driven series over a part, and its steps; fed back is what the network itself predicts."""
         parts = self.parts
         assert parts.inputs is not None
         states, last = model.warm_up(*parts.cut(max(0, begin - self._read_before), begin))
         inputs, true = parts.inputs[None, begin:end], parts.outputs[begin:end]
         if model.feedback:
-            said = model.run_free(end - begin, states, last, inputs)
+            predicted = model.run_free(end - begin, states, last, inputs)
         else:
             x, _ = model.rows(true[None], inputs)
-            said = model(x, states)[0] * model.scale[1:] + model.shift[1:]
-        error = (said[0].cpu() - true).square() / true.var(0)
+            predicted = model(x, states)[0] * model.scale[1:] + model.shift[1:]
+        error = (predicted[0].cpu() - true).square() / true.var(0)
         return float(error.mean().sqrt()), end - begin
 
-    def evaluate(self, model: EchoState, question: Question) -> Evaluation:
-        if question.window is not None or question.dynamic is not None:
-            raise OptionError("--window and --dynamic are for language models.")
+    def evaluate(self, model: EchoState, data: str | None = None, *, baselines: bool = True) -> Evaluation:
+        """The error of free-running forecasts at one step and at the horizon, or of a driven series, beside the last value."""
         parts, settings = self.parts, self.settings.training
         called = self.called
         has_test = parts.test < len(parts.outputs)
@@ -302,16 +283,16 @@ class ReservoirTask(Task[EchoState]):
             (parts.test, len(parts.outputs), "test") if has_test else (parts.valid, parts.test, "validation")
         )
         if self.driven:
-            if question.data is not None:
+            if data is not None:
                 raise OptionError("narma is made up: --data is for series that were read from a file.")
             error, steps = self._imitate(model, begin, end)
             scores = {called: _row({"": error})}
-            if question.baselines:
+            if baselines:
                 scores["always the mean"] = _row({"": 1.0})
-            return Evaluation(name, steps, scores)
+            return Evaluation(name, steps, scores, self.units)
         values = parts.outputs[:end]
-        if question.data is not None:
-            values, begin, name = self.read_other(question.data), settings.washout, question.data
+        if data is not None:
+            values, begin, name = self.read_other(data), settings.washout, data
             if len(values) <= settings.washout + settings.horizon:
                 raise DataError(
                     f"{name}: {len(values):,} steps, not more than the washout of {settings.washout:,} and the horizon of "
@@ -319,14 +300,14 @@ class ReservoirTask(Task[EchoState]):
                 )
         made = self._places(model, values, begin).forecasts(model)
         scores = {called: _row({f" at {k}": made.nrmse(k) for k in (1, settings.horizon)})}
-        if question.baselines:
+        if baselines:
             scores["the last value again"] = _row({f" at {k}": made.persistence(k) for k in (1, settings.horizon)})
-        return Evaluation(name, len(made.said) * settings.horizon, scores)
+        return Evaluation(name, len(made.said) * settings.horizon, scores, self.units)
 
     def read_other(self, path: str) -> Float[Tensor, "T C"]:
         """Another file with the columns that were learned."""
         series = read_series(path, self.settings.data.columns)
-        columns = self.vocabulary["columns"]
+        columns = self.columns
         if set(series.names) == set(columns):
             return series.values[:, [series.names.index(name) for name in columns]]
         if len(series.names) != len(columns):
@@ -335,21 +316,21 @@ class ReservoirTask(Task[EchoState]):
             )
         return series.values
 
-    def forecast(self, model: EchoState, steps: int, path: str | None = None) -> Forecast:
+    def forecast(self, model: EchoState, steps: int, data: str | None = None) -> Forecast:
         """What follows the run's series, or that of another file."""
         if self.driven:
             raise OptionError(
                 "narma follows inputs that nobody knows yet: there is nothing to forecast. Use recurra evaluate."
             )
-        known = self.parts.outputs if path is None else self.read_other(path)
+        known = self.parts.outputs if data is None else self.read_other(data)
         washout = self.settings.training.washout
         if len(known) < self._read_before:
             raise DataError(
-                f"{path or self.settings.data.path}: {len(known):,} steps are known, fewer than the washout of {washout:,}. "
+                f"{data or self.settings.data.path}: {len(known):,} steps are known, fewer than the washout of {washout:,}. "
                 "Give a longer series."
             )
-        said = model.run_free(steps, *model.warm_up(known[None, -self._read_before :]))
-        return Forecast(tuple(self.vocabulary["columns"]), known, said[0].cpu())
+        predicted = model.run_free(steps, *model.warm_up(known[None, -self._read_before :]))
+        return Forecast(tuple(self.columns), known, predicted[0].cpu())
 
     def examples(self, model: EchoState) -> Examples | None:
         """A forecast of the first series, run free from the end of what is known."""
@@ -358,7 +339,22 @@ class ReservoirTask(Task[EchoState]):
         return forecast_examples(self.forecast(model, 2 * self.settings.training.horizon))
 
     def probe(self, model: EchoState, steps: int) -> Probe:
-        return Probe(model.stacks[0], model.rows(*self.parts.cut(0, steps + 1))[0])
+        """A series that the network draws itself; standard normal inputs, where inputs drive it."""
+        x = torch.randn(1, steps, model.stacks[0].input_size, generator=torch.Generator().manual_seed(0)).to(
+            model.shift
+        )
+        if not self.driven:
+            known = model.shift[None, None].expand(1, 2, -1)
+            drawn = model.run_free(steps + 1, *model.warm_up(known))
+            x, _ = model.rows(drawn)
+        return Probe(model.stacks[0], x)
+
+    def _layers(self, model: EchoState) -> Recurrent:
+        return model.stacks[0]
+
+    def name_outputs(self, model: EchoState, hidden: Tensor) -> list[str]:
+        """Numbers have no names."""
+        return [""] * len(hidden)
 
 
 def _row(errors: dict[str, float]) -> dict[str, float]:
@@ -372,9 +368,7 @@ def _logarithm(error: float) -> float:
     return math.log10(max(error, 1e-300))
 
 
-RECIPES: dict[str, Recipe] = {
-    "reservoir": Recipe(
-        ReservoirSettings(name="reservoir"),
-        "an echo state network, solved for in seconds, on a chaotic series or on yours: data.path=FILE.csv",
-    ),
-}
+@recipe(ReservoirTask)
+def reservoir() -> ReservoirSettings:
+    """an echo state network, solved for in seconds, on a chaotic series or on yours: data.path=FILE.csv"""
+    return ReservoirSettings()

@@ -1,22 +1,22 @@
-"""Recipes are frozen dataclasses, one level deep; this reads them strictly.
+"""Settings are frozen dataclasses, one level deep; this reads them strictly.
 
 ```python
 @dataclass(frozen=True)
 class Training:
-    steps: int = setting(1000, "how many updates to make")
-    clip_norm: float | None = setting(1.0, "scale gradients down to this norm; none: leave them")
+    steps: int = setting(1000, "how many updates to make", low=1)
+    clip_norm: float | None = setting(1.0, "scale gradients down to this norm; none: leave them", above=0)
 
 @dataclass(frozen=True)
 class Settings:
     training: Training = Training()
     seed: int = setting(0, "where every random number starts from")
 
-override(Settings(), ["training.steps=1e5", "training.clip_norm=none"])
+override(Settings(), {"training.steps": 100_000, "clip_norm": None})      # from Python
+override(Settings(), ["training.steps=1e5", "training.clip_norm=none"])   # from the command line
 ```
 
-A level may have a method `check(self) -> None` that raises an `OptionError`: it is called after every reading. A recipe may
-have a method `unused(self) -> dict[str, str]`: settings that would change nothing beside the others, with the reason; to give
-one is an error, to have one is not.
+Ranges, choices and what makes a setting idle are declared with it (`recurra.types.setting`), and refusals follow from that. What
+concerns several settings at once is a method `check(self) -> None` of their level, which raises an `OptionError`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ import difflib
 import math
 import re
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import Field, fields, is_dataclass, replace
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from recurra.errors import OptionError
+from recurra.errors import OptionError, choose_from
 from recurra.types import setting
 
 R = TypeVar("R")
@@ -44,33 +44,59 @@ _EXPECTED: dict[Any, str] = {
 }
 
 
-def override(recipe: R, assignments: Iterable[str]) -> R:
-    """The recipe with some settings replaced.
+def override(settings: R, changes: Iterable[str] | Mapping[str, Any]) -> R:
+    """The settings with some of them replaced.
 
-    - `assignments`: `KEY=VALUE` each, the key dotted: `training.learning_rate=1e-3`. The last of several for one key counts.
+    - `changes`: from the command line `KEY=VALUE` each, the key dotted: `training.learning_rate=1e-3`; the last of several for
+      one key counts. From Python values by key: dotted, or bare where only one group has such a setting.
     """
-    kinds = _kinds(type(recipe))
-    changes: dict[str, dict[str, Any]] = {}
-    for assignment in assignments:
-        key, equals, text = assignment.partition("=")
-        key = key.strip()
-        if not equals:
-            raise OptionError(f"{assignment!r} is not a setting. Write KEY=VALUE, as in {next(iter(kinds))}=VALUE.")
-        if key not in kinds:
-            raise OptionError(_unknown(key, kinds))
-        if key == "name":
-            raise OptionError("name says which recipe this is; it cannot be set. Name the run's folder with --out.")
-        group, _, name = key.rpartition(".")
-        changes.setdefault(group, {})[name] = _parse(key, text, kinds[key])
-    own = changes.pop("", {})
-    inner = {group: replace(getattr(recipe, group), **values) for group, values in changes.items()}
-    made: R = replace(recipe, **own, **inner)  # type: ignore[type-var]
-    _check(made)
-    for key, why in _unused(made).items():
-        group, _, name = key.rpartition(".")
-        if name in (own if not group else changes.get(group, {})):
-            raise OptionError(f"{key} would change nothing here: {why}. Leave it out.")
+    kinds = _kinds(type(settings))
+    given: dict[str, Any] = {}
+    if isinstance(changes, Mapping):
+        for name, value in changes.items():
+            key = _find(name, kinds)
+            given[key] = _accept(key, value, kinds[key])
+    else:
+        for assignment in changes:
+            key, equals, text = assignment.partition("=")
+            if not equals:
+                raise OptionError(f"{assignment!r} is not a setting. Write KEY=VALUE, as in {next(iter(kinds))}=VALUE.")
+            if (key := key.strip()) not in kinds:
+                raise OptionError(_unknown(key, kinds))
+            given[key] = _parse(key, text, kinds[key])
+    if "name" in given:
+        raise OptionError("name says which recipe this is; it cannot be set. Name the run's folder with --out.")
+    made = _replace(settings, given)
+    check(made)
+    for key, why in idle_settings(made).items():
+        if key in given:
+            raise OptionError(f"{key}={_written(given[key])} would change nothing here: {why}. Leave it out.")
     return made
+
+
+def _replace(settings: R, given: Mapping[str, Any]) -> R:
+    levels: dict[str, dict[str, Any]] = {"": {}}
+    for key, value in given.items():
+        group, _, name = key.rpartition(".")
+        levels.setdefault(group, {})[name] = value
+    own = levels.pop("")
+    inner = {group: replace(getattr(settings, group), **values) for group, values in levels.items()}
+    made: R = replace(settings, **own, **inner)  # type: ignore[type-var]
+    return made
+
+
+def _find(name: str, kinds: Mapping[str, Any]) -> str:
+    """The dotted key of a setting that may be named by its last part alone."""
+    if name in kinds:
+        return name
+    ends = [key for key in kinds if key.rpartition(".")[2] == name]
+    if len(ends) > 1:
+        raise OptionError(
+            f"{name!r} is a setting of several groups: {', '.join(ends)}. Say which, as {{{ends[0]!r}: …}}."
+        )
+    if not ends:
+        raise OptionError(_unknown(name, kinds))
+    return ends[0]
 
 
 def to_dict(recipe: Any) -> dict[str, Any]:
@@ -89,6 +115,10 @@ def from_dict(cls: type[R], values: dict[str, Any]) -> R:
     for key in flat:
         if key not in kinds:
             raise OptionError(_unknown(key, kinds))
+    declared = dict(_declared(cls))
+    for key, one in declared.items():
+        if key not in flat and one.metadata.get("added"):
+            flat[key] = one.default
     missing = [key for key in kinds if key not in flat]
     if missing:
         raise OptionError(f"the recipe lacks {', '.join(missing)}. Add {'it' if len(missing) == 1 else 'them'}.")
@@ -98,7 +128,7 @@ def from_dict(cls: type[R], values: dict[str, Any]) -> R:
         levels[group][name] = _accept(key, flat[key], kind)
     own = levels.pop("")
     made = cls(**own, **{group: _groups(cls)[group](**inner) for group, inner in levels.items()})
-    _check(made)
+    check(made)
     return made
 
 
@@ -170,20 +200,82 @@ def _unknown(key: str, kinds: Iterable[str]) -> str:
     return f"setting {key!r} does not exist.{guess} Known: {', '.join(sorted(kinds))}."
 
 
-def _check(recipe: Any) -> None:
-    """Call the check of every level, the groups before the whole."""
-    for part in fields(recipe):
-        value = getattr(recipe, part.name)
-        if is_dataclass(value):
-            _check(value)
-    check = getattr(recipe, "check", None)
-    if callable(check):
-        check()
+def check(settings: Any) -> None:
+    """Refuse what the declarations, and the levels' own checks, do not allow: the groups before the whole."""
+    for key, one in _declared(type(settings)):
+        value, rules = _get(settings, key), one.metadata
+        if value is None or "bounds" not in rules:
+            continue
+        if rules["choices"] is not None:
+            choose_from(key, value, rules["choices"])
+        if rules["read"] is not None:
+            rules["read"](value)
+        outside = _outside(value, **rules["bounds"])
+        if outside:
+            raise OptionError(f"{key} must {outside}; got {_written(value)}.")
+    for level in (*(getattr(settings, group) for group in _groups(type(settings))), settings):
+        if callable(getattr(level, "check", None)):
+            level.check()
 
 
-def _unused(recipe: Any) -> dict[str, str]:
-    unused = getattr(recipe, "unused", None)
-    return unused() if callable(unused) else {}
+def _outside(value: Any, low: float | None, above: float | None, high: float | None, below: float | None) -> str:
+    """What a value that is out of bounds must do; nothing for one that is not."""
+    least, most = low if low is not None else above, high if high is not None else below
+    values = value if isinstance(value, tuple) else (value,)
+    if all(
+        (low is None or each >= low)
+        and (above is None or each > above)
+        and (high is None or each <= high)
+        and (below is None or each < below)
+        for each in values
+    ):
+        return ""
+    if least is not None and most is not None:
+        return (
+            f"lie in [{low:g}, {below:g})"
+            if low is not None and below is not None
+            else f"lie between {least:g} and {most:g}"
+        )
+    if above is not None:
+        return "be positive" if above == 0 else f"be above {above:g}"
+    if low is not None:
+        return "not be negative" if low == 0 else f"be at least {low:g}"
+    return f"be at most {high:g}" if high is not None else f"be below {below:g}"
+
+
+def idle_settings(settings: Any) -> dict[str, str]:
+    """Settings that have no effect beside the others, each with the reason."""
+    found = {}
+    for key, one in _declared(type(settings)):
+        rule = one.metadata.get("idle")
+        why = rule(settings) if rule is not None else None
+        if why:
+            found[key] = why
+    further = getattr(settings, "idle", None)
+    return found | (further() if callable(further) else {})
+
+
+def _declared(cls: type) -> Iterator[tuple[str, Field[Any]]]:
+    """Every setting by its dotted key, as it was declared."""
+    groups = _groups(cls)
+    for part in fields(cls):
+        if part.name in groups:
+            yield from ((f"{part.name}.{key}", inner) for key, inner in _declared(groups[part.name]))
+        else:
+            yield part.name, part
+
+
+def _get(settings: Any, key: str) -> Any:
+    for name in key.split("."):
+        settings = getattr(settings, name)
+    return settings
+
+
+def _written(value: Any) -> str:
+    """A value as it is typed on the command line."""
+    if isinstance(value, tuple):
+        return ",".join(map(_written, value))
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _split(kind: Any) -> tuple[Any, bool]:
@@ -255,4 +347,4 @@ def _accept(key: str, value: Any, kind: Any) -> Any:
     raise OptionError(f"{key}={value!r}: expected {_expected(kind)}; got {type(value).__name__} {value!r}.")
 
 
-__all__ = ["describe", "from_dict", "override", "setting", "to_dict"]
+__all__ = ["check", "describe", "from_dict", "idle_settings", "override", "setting", "to_dict"]

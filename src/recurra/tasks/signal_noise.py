@@ -1,4 +1,4 @@
-"""Signal and noise: labels of steps that a hidden Markov model decides, beside what the best causal model could say."""
+"""Signal and noise: labels of steps that a hidden Markov model decides, beside what the best causal model could predict."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from recurra.data.signal_noise import FEATURES, posterior, signal_and_noise
 from recurra.errors import OptionError
 from recurra.metrics.roc_auc import auc
 from recurra.models.labelling import Labeller
-from recurra.tasks.classify import LabelModel, LabelSettings, Parts, TaggingTask
-from recurra.tasks.task import Evaluation, Question, Recipe, Settings
+from recurra.tasks.classify import LabelModelSettings, LabelSettings, Parts, TaggingTask
+from recurra.tasks.recipe import recipe
+from recurra.tasks.results import Evaluation
 from recurra.training.loop import Training
 from recurra.types import setting
 
@@ -24,47 +25,39 @@ NAMES = ["0", "1"]
 
 @dataclass(frozen=True)
 class SignalData:
-    sequences: int = setting(100, "to train on, and as many to validate")
-    test: int = setting(500, "sequences to test on")
-    length: int = setting(50, "steps of each")
-
-    def check(self) -> None:
-        for name in ("sequences", "test", "length"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"data.{name} must be at least 1; got {getattr(self, name)}.")
+    sequences: int = setting(100, "to train on, and as many to validate", low=1)
+    test: int = setting(500, "sequences to test on", low=1)
+    length: int = setting(50, "steps of each", low=1)
 
 
 @dataclass(frozen=True)
 class SignalSettings(LabelSettings):
-    says_classes: ClassVar[bool] = True
+    classifies_steps: ClassVar[bool] = True
     data: SignalData = field(default_factory=SignalData)  # type: ignore[assignment]
-    model: LabelModel = field(default_factory=LabelModel)
+    model: LabelModelSettings = field(default_factory=LabelModelSettings)
 
     def check(self) -> None:
-        super().check()
         if self.model.bidirectional:
             raise OptionError(
                 "model.bidirectional=true reads the future, and the best score is of the past. Leave it out."
             )
 
-    def unused(self) -> dict[str, str]:
-        return Settings.unused(self) | {"model.embedding_size": "it is of symbols, and numbers are read"}
+    def idle(self) -> dict[str, str]:
+        return {"model.embedding_size": "it is of tokens, and numbers are read"}
 
 
 class SignalNoiseTask(TaggingTask):
-    """A tagger of sequences that are made up. Training, validation and test have seeds of their own."""
+    """A tagger of synthetic sequences. Training, validation and test have seeds of their own."""
 
+    data_kind: ClassVar[str | None] = None
     factorisation = "Tags are independent given the inputs up to them: P(y1 … yT | x) = Π P(yt | x1 … xt)."
 
     @cached_property
     def parts(self) -> Parts:
         data, seed = self.settings.data, 3 * self.settings.seed
-        return Parts(
-            _made(data.sequences, data.length, seed),
-            _made(data.sequences, data.length, seed + 1),
-            _made(data.test, data.length, seed + 2),
-            NAMES,
-        )
+        sizes = (data.sequences, data.sequences, data.test)
+        train, valid, test = (_draw(size, data.length, seed + k) for k, size in enumerate(sizes))
+        return Parts(train, valid, test, NAMES)
 
     @property
     def about_test(self) -> str:
@@ -72,9 +65,9 @@ class SignalNoiseTask(TaggingTask):
 
     @cached_property
     def encoder(self) -> Channels:
-        if self._vocabulary is None:
+        if self.kept is None:
             return Channels.fit(self.parts.train)
-        found = encoder_from_json(self._vocabulary["inputs"])
+        found = encoder_from_json(self.kept["inputs"])
         assert isinstance(found, Channels)
         return found
 
@@ -93,46 +86,43 @@ class SignalNoiseTask(TaggingTask):
             f"{data.test} to test"
         )
 
-    def evaluate(self, model: Labeller, question: Question) -> Evaluation:
-        answer = super().evaluate(model, question)
-        if question.data is None and question.baselines:
-            answer.scores["best of all (Bayes)"] = self.ceiling("test")
-        return answer
+    def evaluate(self, model: Labeller, data: str | None = None, *, baselines: bool = True) -> Evaluation:
+        found = super().evaluate(model, data, baselines=baselines)
+        if data is None and baselines:
+            found.scores["best of all (Bayes)"] = self.ceiling("test")
+        return found
 
     def ceiling(self, part: str) -> dict[str, float]:
         """The scores of exact filtering on a part: what knowing how the data were made is worth to a causal model."""
         data: Labelled = getattr(self.parts, part)
         inputs = torch.stack([torch.from_numpy(x) for x in data.sequences])
         labels = self.names.encode(data, f"the {part} part")
-        said = posterior(inputs).flatten()
-        chance = torch.where(labels == 1, said, 1 - said)
+        chances = posterior(inputs).flatten()
+        true = torch.where(labels == 1, chances, 1 - chances)
         return {
-            "accuracy": float(((said > 0.5) == labels).double().mean()),
-            "nats": float(-chance.log().mean()),
-            "AUC": auc(said, labels),
+            "accuracy": float(((chances > 0.5) == labels).double().mean()),
+            "nats": float(-true.log().mean()),
+            "AUC": auc(chances, labels),
         }
 
 
-def _made(count: int, length: int, seed: int) -> Labelled:
+def _draw(count: int, length: int, seed: int) -> Labelled:
     inputs, labels, _ = signal_and_noise(count, length, seed)
     return Labelled("numbers", list(inputs.numpy()), [[NAMES[k] for k in row] for row in labels.tolist()])
 
 
-RECIPES: dict[str, Recipe] = {
-    "signal-and-noise": Recipe(
-        SignalSettings(
-            name="signal-and-noise",
-            model=LabelModel(cell="gru", hidden_size=5, bidirectional=False),
-            training=Training(
-                steps=1200,
-                batch_size=32,
-                truncation="none",
-                learning_rate=3e-3,
-                warmup=50,
-                validate_every=50,
-                save_every=500,
-            ),
+@recipe(SignalNoiseTask, "signal-and-noise")
+def signal_and_noise_recipe() -> SignalSettings:
+    """two hidden Markov models, one of which decides the label: what training.tree=0.05 is for"""
+    return SignalSettings(
+        model=LabelModelSettings(cell="gru", hidden_size=5, bidirectional=False),
+        training=Training(
+            steps=1200,
+            batch_size=32,
+            truncation="none",
+            learning_rate=3e-3,
+            warmup=50,
+            validate_every=50,
+            save_every=500,
         ),
-        "two hidden Markov models, one of which decides the label: what training.tree=0.05 is for",
-    ),
-}
+    )

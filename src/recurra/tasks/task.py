@@ -1,292 +1,162 @@
-"""What every recipe has: settings with one line about each, and how they become an task."""
+"""A task: data, model, loss and metrics of one kind of problem, configured. It knows nothing of folders, progress or printing."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from recurra.analysis.automata.reading import Reading
 from recurra.cells.catalogue import find_cell
-from recurra.errors import OptionError, choose_from
+from recurra.data.batches import Batches
+from recurra.errors import OptionError
 from recurra.layers.recurrent import Recurrent
-from recurra.metrics.forecast import Forecast
 from recurra.models.sequence import SequenceModel
 from recurra.runs.checkpoint import Checkpoint, restore_weights
+from recurra.tasks.results import Evaluation
 from recurra.training.distributed import Ranks
-from recurra.training.loop import Loop, Training
-from recurra.training.tree_penalty import MOST_STEPS, Steps, TreePenalty
+from recurra.training.loop import Loop, Trainer, Training
+from recurra.training.tree_penalty import MOST_STEPS, TreePenalty
 from recurra.types import setting
 
 
+def has_no_matrices(settings: Any) -> str | None:
+    cell = settings.model.cell
+    return None if find_cell(cell).graph.matrices else f"it is of recurrent weights, and {cell} has none"
+
+
 @dataclass(frozen=True)
-class Model:
+class ModelSettings:
     cell: str = setting("lstm", "a name, NAME(option=value), or FILE.py:NAME")
-    hidden_size: int = setting(256, "units of each layer")
-    layers: int = setting(1, "how many are stacked")
-    embedding_size: int | None = setting(None, "size of a symbol's vector; none: hidden_size")
+    hidden_size: int = setting(256, "units of each layer", low=1)
+    layers: int = setting(1, "how many are stacked", low=1)
+    embedding_size: int | None = setting(None, "size of a token's vector; none: hidden_size", low=1)
     dropout: float = setting(0.0, "variational, between layers and of outputs")
     input_dropout: float | None = setting(None, "variational, of inputs; none: as model.dropout")
-    weight_dropout: float = setting(0.0, "of recurrent weights")
+    weight_dropout: float = setting(0.0, "of recurrent weights", idle=has_no_matrices)
     tied: bool = setting(False, "the softmax uses the embedding's matrix")
-    residual: bool = setting(False, "from the second layer on, a layer's input is added to its output")
+    residual: bool = setting(
+        False,
+        "from the second layer on, a layer's input is added to its output",
+        idle=lambda s: "it begins with the second layer, and model.layers=1" if s.model.layers == 1 else None,
+    )
     learn_initial: bool = setting(False, "the state before the first step is a parameter")
-
-    def check(self) -> None:
-        for name in ("hidden_size", "layers", "embedding_size"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise OptionError(f"model.{name} must be at least 1; got {getattr(self, name)}.")
 
 
 @dataclass(frozen=True)
-class StepModel(Model):
-    """Of models that say something at every step."""
+class StepModelSettings(ModelSettings):
+    """Of models that predict something at every step."""
 
-    deep_input: int = setting(0, "extra tanh layers from a symbol's vector to the recurrent layers")
-    deep_output: int = setting(0, "extra tanh layers from the recurrent layers to the prediction")
-
-    def check(self) -> None:
-        super().check()
-        for name in ("deep_input", "deep_output"):
-            if getattr(self, name) < 0:
-                raise OptionError(f"model.{name} must not be negative; got {getattr(self, name)}.")
+    deep_input: int = setting(0, "extra tanh layers from a token's vector to the recurrent layers", low=0)
+    deep_output: int = setting(0, "extra tanh layers from the recurrent layers to the prediction", low=0)
 
 
 @dataclass(frozen=True)
 class Settings:
     """Everything that a run depends on. Each kind of task adds its `data`."""
 
-    says_classes: ClassVar[bool] = False
-    """Whether the model says one of some classes at each step, so that a decision tree can mimic it."""
-
+    whole: ClassVar[str | None] = None
+    """What is learned as a whole, not step by step, so that truncation and teacher forcing have no part in it."""
+    classifies_steps: ClassVar[bool] = False
+    """Whether the model predicts a class at each step, so that a decision tree can mimic it."""
     name: str = setting("", "which recipe this is")
-    model: Model = field(default_factory=Model)
-    training: Training = field(default_factory=Training)
-    seed: int = setting(0, "where every random number starts from")
+    model: Any = field(default_factory=ModelSettings)
+    training: Any = field(default_factory=Training)
+    seed: int = setting(0, "where every random number starts from", low=1 - 2**63, high=2**63 - 1)
     engine: str = setting("auto", "auto, or the name of an engine")
-    device: str = setting("cpu", "cpu or cuda")
-    dtype: str = setting("float32", "float32, float64, or bfloat16 (autocast)")
+    device: str = setting("cpu", "cpu or cuda", read=lambda device: check_device(device))
+    dtype: str = setting(
+        "float32", "float32, float64, or bfloat16 (autocast)", choices=("float32", "float64", "bfloat16")
+    )
+
+    @property
+    def streams(self) -> bool:
+        """Whether training reads one long text in streams, which carry their state from chunk to chunk."""
+        return False
 
     @property
     def precision(self) -> torch.dtype:
         """What weights are kept in."""
         return torch.float64 if self.dtype == "float64" else torch.float32
 
-    def check(self) -> None:
-        choose_from("dtype", self.dtype, ("float32", "float64", "bfloat16"))
-        check_device(self.device)
-        if not abs(self.seed) < 2**63:
-            raise OptionError(f"seed={self.seed} is too large: a seed has 63 bits.")
-        if getattr(self.training, "tree", 0) and not self.says_classes:
-            raise OptionError(
-                f"training.tree={self.training.tree} is for models that name a class at each step: tag, "
-                "signal-and-noise, events. Leave it out."
-            )
 
-    def unused(self) -> dict[str, str]:
-        """Settings that would change nothing beside the others, each with the reason. Whoever gives one is told."""
-        found = {}
-        model, training = self.model, self.training
-        if isinstance(training, Training):
-            if training.optimiser != "sgd":
-                found["training.momentum"] = f"it is of sgd, and training.optimiser={training.optimiser}"
-            found |= unused("training", ("length", "reset"), "it is for one long text in lanes")
-        if isinstance(model, Model):
-            if model.layers == 1:
-                found["model.residual"] = "it begins with the second layer, and model.layers=1"
-            if not find_cell(model.cell).graph.matrices:
-                found["model.weight_dropout"] = f"it is of recurrent weights, and {model.cell} has none"
-        return found
+def of_files(settings: Any) -> str | None:
+    """Why a setting that is for files is idle, where the data is synthetic."""
+    return None if settings.data.path is not None else "it is for files, and no data.path is given"
 
 
-def unused(group: str, names: Iterable[str], why: str) -> dict[str, str]:
-    """The same reason for several settings of a group."""
-    return {f"{group}.{name}": why for name in names}
-
-
-def unused_data(path: str | None, of_files: Iterable[str], made_up: Iterable[str]) -> dict[str, str]:
-    """Of data that is read from a file or made up: the settings that are only for the other."""
-    if path is None:
-        return unused("data", of_files, "it is for files, and no data.path is given")
-    return unused("data", made_up, f"it is for data that is made up, and data.path={path}")
+def of_synthetic(settings: Any) -> str | None:
+    """Why a setting of synthetic data is idle, where a file is read."""
+    path = settings.data.path
+    return None if path is None else f"it is for synthetic data, and data.path={path}"
 
 
 def check_device(device: str) -> None:
-    choose_from("device", device, ("cpu", "cuda"))
+    if device not in ("cpu", "cuda"):
+        raise OptionError(f"device {device!r} does not exist. Known: cpu, cuda.")
     if device == "cuda" and not torch.cuda.is_available():
         raise OptionError("device=cuda was asked for, but torch finds no CUDA device here. Use device=cpu.")
 
 
-def check_shares(valid: float, test: float) -> None:
-    """Refuse shares of the data that leave nothing to train on, or to choose a model by."""
-    if not (0 < valid < 1 and 0 <= test < 1 and valid + test < 1):
+def check_shares(valid: float, test: float, *, chosen: bool = True) -> None:
+    """Refuse shares of the data that leave nothing to train on, or (with `chosen`) to choose a model by."""
+    if not ((valid > 0 if chosen else valid >= 0) and test >= 0 and valid < 1 and test < 1 and valid + test < 1):
         raise OptionError(f"data.valid={valid} and data.test={test} must leave something to train on.")
-
-
-def check_whole(training: Training, what: str) -> None:
-    """Refuse settings of the way through time, where examples are learned as a whole."""
-    usual = Training()
-    for name in ("truncation", "feeding", "over_time", "length", "reset"):
-        if getattr(training, name) not in (getattr(usual, name), "none"):
-            raise OptionError(
-                f"training.{name}={getattr(training, name)} is for sequences that are read step by step; {what} are learned "
-                f"whole. Leave it out."
-            )
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """A recipe with settings that work, under its name, and what it is for."""
-
-    recipe: Settings
-    about: str
-
-
-@dataclass(frozen=True)
-class Question:
-    """What an evaluation is asked: other data than the run's own, baselines, and more costly company."""
-
-    data: str | None = None
-    baselines: bool = True
-    window: int | None = None
-    dynamic: float | None = None
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Scores by model; each is a row of named numbers. `steps`: how many predictions they are the mean of.
-
-    `confusion`: where there are classes, their names and how often each (row) was taken for each (column).
-    `outlook`: of forecasts, one of them, with what came true.
-    """
-
-    data: str
-    steps: int
-    scores: dict[str, dict[str, float]]
-    confusion: tuple[list[str], list[list[int]]] | None = None
-    outlook: Forecast | None = None
-
-
-@dataclass(frozen=True)
-class Examples:
-    """What a model writes, or says about a few inputs that it never saw: rows of text under their columns.
-
-    - `command`: what comes after `recurra` to see more of them; the run's folder stands as RUN.
-    - `lines`: where they are a series, by name, steps and values to draw.
-    """
-
-    columns: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    command: str
-    lines: dict[str, tuple[list[float], list[float]]] | None = None
-
-
-SHOWN = 8
-"""How many examples are shown."""
-
-
-def forecast_examples(ahead: Forecast) -> Examples:
-    """The first column of a forecast, beside as much of what was known."""
-    name, steps = ahead.names[0], len(ahead.predictions)
-    past, said = ahead.known[-steps:, 0].tolist(), ahead.predictions[:, 0].tolist()
-    lines = {
-        f"{name}, known": ([float(k) for k in range(1 - len(past), 1)], past),
-        f"{name}, forecast": ([float(k) for k in range(1, steps + 1)], said),
-    }
-    rows = [(str(k + 1), f"{value:.6g}") for k, value in enumerate(said[:SHOWN])]
-    return Examples(("steps ahead", name), rows, f"forecast RUN --steps {steps}", lines)
-
-
-@dataclass(frozen=True)
-class Probe:
-    """Typical inputs for looking into a trained network: its recurrent layers, and the vectors `[B, T, D]` that they read."""
-
-    layer: Recurrent
-    x: Tensor
-
-
-@dataclass(frozen=True)
-class Triggers:
-    """What a network that works as a state machine reads: the vectors `[K, D]` of its triggers by name, the resting one first."""
-
-    names: tuple[str, ...]
-    x: Tensor
 
 
 M = TypeVar("M", bound=nn.Module)
 
 
 class Task(ABC, Generic[M]):
-    """A recipe with its data: what makes the model, trains it and judges it.
+    """Settings with their data: what makes the model, trains it and evaluates it.
 
-    Data is read when it is first needed: a trained model can be opened where its data no longer is.
+    Data is read when it is first needed: with the `vocabulary` of a run folder, a trained model can be used where its data no
+    longer is. What a task can do beyond this is a capability (`recurra.tasks.capabilities`).
     """
 
-    unit = "symbol"
+    unit = "token"
     """What is counted and what the loss is per."""
+    factorisation = "One output for each example: P(y | x)."
+    """Which joint probability the model computes, in words."""
+    data_kind: ClassVar[str | None] = None
+    """What data given as an object is written as (`recurra.data.in_memory`); `None`: the data is synthetic."""
+    evaluated_together = 256
+    """How many sequences are evaluated at a time; what is found does not depend on it."""
+
+    staged: Path | None = None
+    """Where data given as an object was written, until a run takes it into its folder."""
+
+    @classmethod
+    def data_options(cls, settings: Any) -> dict[str, bool]:
+        """How data given as an object is written."""
+        return {}
+
+    def __init__(self, settings: Any, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
+        self.settings, self.ranks, self.kept = settings, ranks, vocabulary
 
     @property
     def units(self) -> str:
         """Several of them."""
         return self.unit + ("es" if self.unit.endswith("x") else "s")
 
-    factorisation = "One output for each example: P(y | x)."
-    """Which joint probability the model computes, in words."""
-    verbs: tuple[str, ...] = ("evaluate",)
-    """What can be done with a run, on the command line."""
-
-    keeps_vocabulary = True
-    """Whether a run folder has what its data was made numbers with; made-up data needs nothing."""
-
-    def __init__(self, recipe: Any, ranks: Ranks):
-        self.settings, self.ranks = recipe, ranks
-
-    @property
-    @abstractmethod
+    @cached_property
     def vocabulary(self) -> dict[str, Any] | None:
         """What the run folder keeps so that the model can be used without the data; `None` where nothing is needed."""
+        return self.kept if self.kept is not None else self.make_vocabulary()
+
+    def make_vocabulary(self) -> dict[str, Any] | None:
+        """The vocabulary from the data."""
+        return None
 
     @property
     @abstractmethod
     def about_data(self) -> str:
         """A few words on what is trained on."""
-
-    @abstractmethod
-    def make_model(self) -> M:
-        """The model, untrained, on the CPU."""
-
-    def model_options(self) -> dict[str, Any]:
-        """What every kind of model is told alike."""
-        model = self.settings.model
-        return {
-            "layers": model.layers,
-            "dropout": model.dropout,
-            "input_dropout": model.dropout if model.input_dropout is None else model.input_dropout,
-            "weight_dropout": model.weight_dropout,
-            "residual": model.residual,
-            "learn_initial": model.learn_initial,
-            "engine": self.settings.engine,
-        } | ({"deep_input": model.deep_input, "deep_output": model.deep_output} if isinstance(model, StepModel) else {})
-
-    @abstractmethod
-    def make_trainer(self, model: M) -> Loop:
-        """The model with its batches of data, its loss and its validation."""
-
-    @abstractmethod
-    def evaluate(self, model: M, question: Question) -> Evaluation:
-        """The model's scores, with baselines beside them."""
-
-    def glimpse(self, model: M) -> str | None:
-        """A few words from the model as it is now, to look at while it learns."""
-        return None
-
-    def examples(self, model: M) -> Examples | None:
-        """A few things that the model writes or says, for a report; `None` where there is nothing to show."""
-        return None
 
     @property
     def called(self) -> str:
@@ -296,59 +166,34 @@ class Task(ABC, Generic[M]):
     def about_model(self, model: M) -> str:
         """A few words on what is trained."""
         settings = self.settings.training
-        said = f"{self.settings.model.cell} with {sum(each.numel() for each in model.parameters()):,} parameters"
+        about = f"{self.settings.model.cell} with {count_parameters(model):,} parameters"
         if isinstance(model, SequenceModel):
-            said += (
-                f", truncation {settings.truncation}, engine {model.recurrent.explain(settings.batch_size).engine.name}"
-            )
-        return said
+            engine = model.recurrent.explain(settings.batch_size).engine.name
+            about += f", truncation {settings.truncation}, engine {engine}"
+        return about
 
-    def probe(self, model: M, steps: int) -> Probe:
-        """Typical sequences of at least `steps` steps; the data of the run is not needed."""
-        raise OptionError(
-            f"{self.settings.name} offers no network that reads step by step; explain and --monitor are not for it."
+    # -- model -------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def make_model(self) -> M:
+        """The model, untrained, on the CPU."""
+
+    def make_recurrent(self, input_size: int | None = None, **options: Any) -> Recurrent:
+        """The recurrent layers that the settings describe; without an input size, for vectors of tokens."""
+        model = self.settings.model
+        names = ("layers", "dropout", "weight_dropout", "residual", "learn_initial", "bidirectional")
+        described = {name: getattr(model, name) for name in names if hasattr(model, name)}
+        size = input_size or model.embedding_size or model.hidden_size
+        return Recurrent(
+            **{"cell": model.cell, "hidden_size": model.hidden_size, "engine": self.settings.engine}
+            | described
+            | options,
+            input_size=size,
         )
 
-    def frozen_input(self, model: M, name: str) -> Tensor:
-        """The vector of an input that is held: `zero`, or what the task has names for."""
-        if name == "zero":
-            return torch.zeros(self.probe(model, 1).layer.input_size)
-        raise OptionError(f"input {name!r} does not exist: {self.settings.name} has numbers as inputs. Use zero.")
-
-    def triggers(self, model: M) -> Triggers | None:
-        """The triggers of a state machine; `None` where the task is none."""
-        return None
-
-    def reading(self, model: M) -> Reading:
-        """The network as something that reads symbols and names classes, for `recurra automaton`."""
-        raise OptionError(
-            f"{self.settings.name} does not read symbols one by one and name a class after each: no automaton."
-        )
-
-    def name_states(self, model: M, hidden: Tensor, after: list[list[int]]) -> list[str]:
-        """Names for the states of an automaton that was found, by the outputs and by the transitions between them."""
-        return self.says(model, hidden)
-
-    def says(self, model: M, hidden: Tensor) -> list[str]:
-        """What the model says at some outputs of its last layer, in a word each: names for attractors."""
-        return [""] * len(hidden)
-
-    def steps(self, part: str, most: int | None = None) -> Steps:
-        """Steps of the `train`, `valid` or `test` part as a decision tree reads them; at most so many, in whole sequences."""
-        raise OptionError(
-            f"{self.settings.name} names no class at each step: there is nothing that a tree could mimic."
-        )
-
-    def tree_penalty(self, model: M) -> TreePenalty | None:
-        """What the setting `training.tree` asks for."""
-        strength = self.settings.training.tree
-        return TreePenalty(strength, self.steps("train", MOST_STEPS), model, self.settings.seed) if strength else None
-
-    def trainer(self) -> Loop:
-        """Everything of a run that is not its folder. Every random number comes from the seed."""
-        torch.manual_seed(self.settings.seed)
-        device = f"cuda:{self.ranks.local_rank}" if self.settings.device == "cuda" else "cpu"
-        return self.make_trainer(self.make_model().to(device, self.settings.precision))
+    def step_options(self) -> dict[str, Any]:
+        """What models that predict at every step are told besides their recurrent layers."""
+        return {name: getattr(self.settings.model, name) for name in ("input_dropout", "deep_input", "deep_output")}
 
     def untrained_model(self) -> M:
         """The model as it was before the first step of training, to be looked at."""
@@ -359,5 +204,82 @@ class Task(ABC, Generic[M]):
     def trained(self, checkpoint: Checkpoint, about: str) -> M:
         """The model of a checkpoint: the averaged one, if there is one."""
         model = self.make_model().to(self.settings.precision)
-        restore_weights(model, checkpoint.part("average") or checkpoint.weights, about)
+        restore_weights(model, checkpoint.evaluated, about)
         return model.eval()
+
+    # -- training ----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def make_trainer(self, model: M) -> Loop:
+        """The model with its batches, its loss and its validation."""
+
+    def batch_options(self, *, training: bool) -> dict[str, Any]:
+        """What every kind of batches is told: how many rows, in which order, and which of them are this rank's."""
+        size = self.settings.training.batch_size if training else self.evaluated_together
+        share = {"rank": self.ranks.rank, "world": self.ranks.world}
+        return {"batch_size": size, "seed": self.settings.seed, "shuffle": training, **share}
+
+    def train_on(self, model: M, batches: Batches, validate: Callable[[Any], float], **options: Any) -> Trainer:
+        """The trainer of a model; `options` as for `Trainer`."""
+        bfloat16 = self.settings.dtype == "bfloat16"
+        training = options.pop("training", self.settings.training)
+        return Trainer(model, batches, training, validate, bfloat16=bfloat16, ranks=self.ranks, **options)
+
+    def trainer(self) -> Loop:
+        """Everything of a run that is not its folder. Every random number comes from the seed."""
+        torch.manual_seed(self.settings.seed)
+        device = f"cuda:{self.ranks.local_rank}" if self.settings.device == "cuda" else "cpu"
+        return self.make_trainer(self.make_model().to(device, self.settings.precision))
+
+    evaluate: Callable[..., Evaluation]
+    """`evaluate(model, data=None, *, baselines=True)`: scores on held-out data, or on another file, beside baselines. A task of
+    synthetic data takes no other file."""
+
+
+class StepTask(Task[M]):
+    """A task whose recurrent layers read one sequence step by step, so that they can be looked into."""
+
+    def frozen_input(self, model: M, name: str) -> Tensor:
+        """The vector of an input that is held: `zero`, or one of `input_vectors`."""
+        if name == "zero":
+            return torch.zeros(self._layers(model).input_size)
+        known = self.input_names()
+        if name not in known:
+            names = ", ".join(map(repr, ["zero", *known][:40]))
+            raise OptionError(f"input {name!r} does not exist. {self.settings.name} has: {names}.")
+        with torch.no_grad():
+            vector: Tensor = self._embed(model, known.index(name))
+        return vector
+
+    def input_names(self) -> list[str]:
+        """Names of single inputs, in the order of their numbers; none where numbers are read."""
+        return []
+
+    def _layers(self, model: Any) -> Recurrent:
+        layers: Recurrent = model.recurrent
+        return layers
+
+    def _embed(self, model: Any, number: int) -> Tensor:
+        vector: Tensor = model.embed(torch.tensor([[number]], device=model.output.weight.device))[0, 0]
+        return vector
+
+    @torch.no_grad()
+    def name_outputs(self, model: Any, hidden: Tensor) -> list[str]:
+        """The most probable class at some outputs of the last layer."""
+        names = self.output_names()
+        best = model.output(hidden.to(model.output.weight.dtype))[:, : len(names)].argmax(-1).tolist()
+        return [names[k] for k in best]
+
+    def output_names(self) -> list[str]:
+        """The classes that the model predicts, by number."""
+        return []
+
+
+def count_parameters(model: nn.Module) -> int:
+    return sum(each.numel() for each in model.parameters())
+
+
+def make_penalty(task: Any, model: Any) -> TreePenalty | None:
+    """What the setting `training.tree` asks for, of a task that classifies steps."""
+    strength = task.settings.training.tree
+    return TreePenalty(strength, task.steps("train", MOST_STEPS), model, task.settings.seed) if strength else None

@@ -5,31 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from recurra.data.forest import Forest
-from recurra.data.text import split_lines
+from recurra.data.text import read_split, split_lines
 from recurra.data.tree_batches import TreeBatch, Trees
 from recurra.data.tree_tasks import TASKS, synthetic
 from recurra.data.trees import LABELS, Tree, TreeVocabulary, build_vocabulary, read_trees
-from recurra.errors import DataError, OptionError, choose_from
+from recurra.errors import DataError, OptionError
 from recurra.layers.tree import BY_POSITION, COMPOSITIONS, OF_CELLS
 from recurra.models.tree import MostFrequent, TreeClassifier
-from recurra.tasks.task import (
-    SHOWN,
-    Evaluation,
-    Examples,
-    Question,
-    Recipe,
-    Settings,
-    Task,
-    check_shares,
-    check_whole,
-    unused_data,
-)
+from recurra.tasks.recipe import recipe
+from recurra.tasks.results import SHOWN, Evaluation, Examples
+from recurra.tasks.task import Settings, Task, check_shares, count_parameters, of_files, of_synthetic
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, Tally, judging
 from recurra.training.loop import Trainer, Training
@@ -40,7 +31,7 @@ DEEPER = 2
 """By how many levels the trees that a task is tested on go beyond those that were learned."""
 
 VALID, TEST = 1000, 500
-"""How many made-up trees choose the model, and how many of each depth test it."""
+"""How many synthetic trees choose the model, and how many of each depth test it."""
 
 LAST_LEVEL = 6
 """From this height on, nodes are scored together."""
@@ -49,59 +40,54 @@ LAST_LEVEL = 6
 @dataclass(frozen=True)
 class TreeData:
     path: str | None = setting(
-        None, "trees: a file of bracketed expressions, .json, .jsonl, or a folder of .py; none: made-up ones"
+        None, "trees: a file of bracketed expressions, .json, .jsonl, or a folder of .py; none: synthetic ones"
     )
+    valid_path: str | None = setting(
+        None, "trees to validate on; none: a share of data.path", added=True, idle=of_files
+    )
+    test_path: str | None = setting(None, "trees to test on; none: a share of data.path", added=True, idle=of_files)
     labels: str = setting(
         "every",
         "the first word of a bracket: every (a label to learn), root (only the outermost is), outer (the rest is read)",
+        choices=LABELS,
     )
-    task: str = setting("listops", "what is made up: listops or logic")
-    depth: int = setting(4, "of the deepest made-up trees to learn from; they are tested two levels deeper too")
-    count: int = setting(50_000, "how many made-up trees to learn from")
-    min_count: int = setting(1, "symbols seen less often become <unk>")
-    valid: float = setting(0.1, "the share of a file's trees that chooses the model")
-    test: float = setting(0.1, "the share of a file's trees that is kept for the last evaluation")
+    task: str = setting("listops", "synthetic trees: listops or logic", choices=TASKS, idle=of_synthetic)
+    depth: int = setting(
+        4,
+        "of the deepest synthetic trees to learn from; they are tested two levels deeper too",
+        low=1,
+        idle=of_synthetic,
+    )
+    count: int = setting(50_000, "how many synthetic trees to learn from", low=1, idle=of_synthetic)
+    min_count: int = setting(1, "tokens seen less often become <unk>", low=1)
+    valid: float = setting(0.1, "the share of a file's trees that chooses the model", idle=of_files)
+    test: float = setting(0.1, "the share of a file's trees that is kept for the last evaluation", idle=of_files)
 
     def check(self) -> None:
-        choose_from("data.labels", self.labels, LABELS)
-        choose_from("data.task", self.task, TASKS)
-        for name in ("depth", "count", "min_count"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"data.{name} must be at least 1; got {getattr(self, name)}.")
         check_shares(self.valid, self.test)
 
 
 @dataclass(frozen=True)
-class TreeModel:
-    composition: str = setting("fold", "how children become a node: fold, sum, plain, child-sum or n-ary")
+class TreeModelSettings:
+    composition: str = setting(
+        "fold", "how children become a node: fold, sum, plain, child-sum or n-ary", choices=COMPOSITIONS
+    )
     cell: str | None = setting(None, "of fold and sum: a name, NAME(option=value), or FILE.py:NAME; none: lstm")
-    arity: int | None = setting(None, "of plain and n-ary: the most children of a node; none: that of the data")
-    hidden_size: int = setting(128, "units of a node")
-    embedding_size: int | None = setting(None, "size of a symbol's vector; none: hidden_size")
-    dropout: float = setting(0.0, "of symbols' vectors and of outputs")
-
-    def check(self) -> None:
-        choose_from("model.composition", self.composition, COMPOSITIONS)
-        for name in ("hidden_size", "embedding_size", "arity"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise OptionError(f"model.{name} must be at least 1; got {getattr(self, name)}.")
+    arity: int | None = setting(None, "of plain and n-ary: the most children of a node; none: that of the data", low=1)
+    hidden_size: int = setting(128, "units of a node", low=1)
+    embedding_size: int | None = setting(None, "size of a token's vector; none: hidden_size", low=1)
+    dropout: float = setting(0.0, "of tokens' vectors and of outputs")
 
 
 @dataclass(frozen=True)
 class TreeSettings(Settings):
-    model: TreeModel = field(default_factory=TreeModel)  # type: ignore[assignment]  # a tree has other settings
+    whole: ClassVar[str | None] = "trees"
+    model: TreeModelSettings = field(default_factory=TreeModelSettings)
     data: TreeData = field(default_factory=TreeData)
+    dtype: str = setting("float32", "float32 or float64", choices=("float32", "float64"))
 
-    def check(self) -> None:
-        super().check()
-        check_whole(self.training, "trees")
-        if self.engine != "auto":
-            raise OptionError(f"engine={self.engine} runs sequences; trees are computed level by level. Leave it out.")
-        choose_from("dtype", self.dtype, ("float32", "float64"))
-
-    def unused(self) -> dict[str, str]:
-        data = unused_data(self.data.path, ("valid", "test"), ("task", "depth", "count"))
-        return super().unused() | data
+    def idle(self) -> dict[str, str]:
+        return {"engine": "engines run sequences; trees are computed level by level"}
 
 
 @dataclass(frozen=True)
@@ -127,7 +113,15 @@ def read_woods(data: TreeData, seed: int, vocabulary: TreeVocabulary | None = No
         )
         parts = tuple(_only_root(synthetic(data.task, *each), data.labels) for each in asked)
     else:
-        parts = split_lines(read_trees(data.path, data.labels), data.valid, data.test, seed)
+        parts = read_split(
+            lambda path: read_trees(path, data.labels),
+            lambda trees, valid, test: split_lines(trees, valid, test, seed),
+            data.path,
+            data.valid_path,
+            data.test_path,
+            valid=data.valid,
+            test=data.test,
+        )
         if not parts[0] or not parts[1]:
             found = sum(len(part) for part in parts)
             raise DataError(f"{data.path} has {found} trees: too few to learn from and to choose by. Give more.")
@@ -146,26 +140,25 @@ def _only_root(trees: list[Tree], labels: str) -> list[Tree]:
 
 
 class TreeTask(Task[TreeClassifier]):
-    """A classifier of trees. With the vocabulary of a run folder, trees are not needed until it is trained or judged."""
+    """A classifier of trees. With the vocabulary of a run folder, trees are needed only for training and evaluation."""
 
+    data_kind = "trees"
     factorisation = "Labels of nodes are independent given the tree: P(labels | tree) = Π P(label | subtree)."
 
-    def __init__(self, recipe: TreeSettings, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
-        super().__init__(recipe, ranks)
-        self.unit = "labelled node" if recipe.data.labels == "every" else "tree"
-        self._vocabulary = vocabulary
+    def __init__(self, settings: TreeSettings, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
+        super().__init__(settings, ranks, vocabulary)
+        self.unit = "labelled node" if settings.data.labels == "every" else "tree"
 
     @cached_property
     def woods(self) -> Woods:
-        known = TreeVocabulary.from_json(self._vocabulary) if self._vocabulary is not None else None
+        known = TreeVocabulary.from_json(self.kept) if self.kept is not None else None
         return read_woods(self.settings.data, self.settings.seed, known)
 
     @cached_property
     def names(self) -> TreeVocabulary:
-        return self.woods.vocabulary if self._vocabulary is None else TreeVocabulary.from_json(self._vocabulary)
+        return self.woods.vocabulary if self.kept is None else TreeVocabulary.from_json(self.kept)
 
-    @property
-    def vocabulary(self) -> dict[str, Any]:
+    def make_vocabulary(self) -> dict[str, Any]:
         return self.names.to_json()
 
     @property
@@ -176,8 +169,7 @@ class TreeTask(Task[TreeClassifier]):
 
     def about_model(self, model: TreeClassifier) -> str:
         settings = self.settings.model
-        count = sum(each.numel() for each in model.parameters())
-        return f"{self.called} of {settings.hidden_size} units with {count:,} parameters"
+        return f"{self.called} of {settings.hidden_size} units with {count_parameters(model):,} parameters"
 
     @property
     def called(self) -> str:
@@ -203,57 +195,51 @@ class TreeTask(Task[TreeClassifier]):
         )
 
     def make_batches(self, forest: Forest, *, training: bool) -> Trees:
-        size = self.settings.training.batch_size if training else 256
-        return Trees(
-            forest, size, seed=self.settings.seed, shuffle=training, rank=self.ranks.rank, world=self.ranks.world
-        )
+        return Trees(forest, **self.batch_options(training=training))
 
     def make_trainer(self, model: TreeClassifier) -> Trainer:
         valid = self.make_batches(self.woods.valid, training=False)
-        return Trainer(
-            model,
-            self.make_batches(self.woods.train, training=True),
-            self.settings.training,
-            lambda judged: score_trees(judged, valid, self.ranks)["all"].nats,
-            whole=tree_loss,
-            ranks=self.ranks,
-        )
+        train = self.make_batches(self.woods.train, training=True)
+
+        def validate(judged: TreeClassifier) -> float:
+            return score_trees(judged, valid, self.ranks)["all"].nats
+
+        return self.train_on(model, train, validate, whole=tree_loss)
 
     @torch.no_grad()
     def examples(self, model: TreeClassifier) -> Examples:
-        """Some held-out trees: their root's symbol, how large they are, what is said of the root and what is true."""
+        """Some held-out trees: their root's symbol, how large they are, the label predicted for the root and the true one."""
         batch = next(iter(self.make_batches(self.woods.test, training=False).one_pass()))
         assert isinstance(batch, TreeBatch)
-        forest, said = batch.forest, model(batch.forest).argmax(-1)
+        forest, predicted = batch.forest, model(batch.forest).argmax(-1)
         labelled = [k for k in range(len(forest)) if forest.labels[forest.roots[k]] >= 0][:SHOWN]
         classes, rows = self.names.classes, []
         for k in labelled:
             root = int(forest.roots[k])
             truth = classes[int(forest.labels[root])]
-            rows.append((f"{int(forest.sizes[k])}", f"{int(forest.depths[k])}", classes[int(said[root])], truth))
-        return Examples(("nodes of the tree", "its depth", "said of its root", "true"), rows, "evaluate RUN")
+            rows.append((f"{int(forest.sizes[k])}", f"{int(forest.depths[k])}", classes[int(predicted[root])], truth))
+        return Examples(("nodes of the tree", "its depth", "predicted for its root", "true"), rows, "evaluate RUN")
 
-    def evaluate(self, model: TreeClassifier, question: Question) -> Evaluation:
-        if question.window is not None or question.dynamic is not None:
-            raise OptionError("--window and --dynamic are for language models; a tree has no symbols before it.")
-        data = self.settings.data
-        made = data.path is None and question.data is None
-        name = "test" if made or data.test else "validation"
+    def evaluate(self, model: TreeClassifier, data: str | None = None, *, baselines: bool = True) -> Evaluation:
+        """Nats and accuracy of labelled nodes, by height or (of synthetic trees) by depth; beside the most frequent class."""
+        settings = self.settings.data
+        synthetic = settings.path is None and data is None
+        name = "test" if synthetic or settings.test or settings.test_path else "validation"
         forest = self.woods.test
-        if question.data is not None:
-            forest, name = self.names.plant(read_trees(question.data, data.labels)), question.data
+        if data is not None:
+            forest, name = self.names.plant(read_trees(data, settings.labels)), data
         batches = self.make_batches(forest, training=False)
-        groups = roots_by_depth if made else nodes_by_level
-        judged: dict[str, nn.Module] = {f"{self.called}-{self.settings.model.hidden_size}": model}
-        if question.baselines:
-            judged["most frequent class"] = MostFrequent(self.woods.train, len(self.names.classes))
-        scores = {called: score_trees(each, batches, groups=groups) for called, each in judged.items()}
+        groups = roots_by_depth if synthetic else nodes_by_level
+        models: dict[str, nn.Module] = {f"{self.called}-{self.settings.model.hidden_size}": model}
+        if baselines:
+            models["most frequent class"] = MostFrequent(self.woods.train, len(self.names.classes))
+        scores = {called: score_trees(each, batches, groups=groups) for called, each in models.items()}
         rows = {
             called: {"nats": score["all"].nats, "accuracy": score["all"].accuracy or 0.0}
             | {group: part.accuracy or 0.0 for group, part in score.items() if group != "all"}
             for called, score in scores.items()
         }
-        return Evaluation(name, next(iter(scores.values()))["all"].tokens, rows)
+        return Evaluation(name, next(iter(scores.values()))["all"].tokens, rows, self.units)
 
 
 def tree_loss(model: TreeClassifier, batch: TreeBatch) -> Tensor:
@@ -308,13 +294,10 @@ def _tree_batches(batches: Trees) -> Iterator[TreeBatch]:
             yield batch
 
 
-RECIPES: dict[str, Recipe] = {
-    "tree": Recipe(
-        TreeSettings(
-            name="tree",
-            model=TreeModel(composition="fold", hidden_size=128, embedding_size=32),
-            training=Training(steps=2500, batch_size=128, learning_rate=5e-3, validate_every=500, save_every=500),
-        ),
-        "trees, each node or the root classified: data.path=FILE, or made-up list operations and formulas (data.task)",
-    ),
-}
+@recipe(TreeTask)
+def tree() -> TreeSettings:
+    """trees, each node or the root classified: data.path=FILE, or synthetic list operations and formulas (data.task)"""
+    return TreeSettings(
+        model=TreeModelSettings(composition="fold", hidden_size=128, embedding_size=32),
+        training=Training(steps=2500, batch_size=128, learning_rate=5e-3, validate_every=500, save_every=500),
+    )

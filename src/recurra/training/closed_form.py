@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from recurra.models.reservoir import EchoState, Lesson
+from recurra.models.reservoir import EchoState, ReadoutFit
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.training.loop import Event, Finished, Save, Step, Validated
 
@@ -21,20 +21,20 @@ class ClosedForm:
     of pieces has doubled (with the largest penalty), and at the end.
     """
 
-    def __init__(self, lesson: Lesson, penalties: Sequence[float], evaluate: Callable[[EchoState], float]):
-        self.model: Any = lesson.model
-        self.lesson, self.penalties, self.evaluate = lesson, penalties, evaluate
+    def __init__(self, fit: ReadoutFit, penalties: Sequence[float], evaluate: Callable[[EchoState], float]):
+        self.model: Any = fit.model
+        self.fit, self.penalties, self.evaluate = fit, penalties, evaluate
         self.best, self.skipped, self.report_every = math.inf, 0, 1
         self.done: str | None = None
         self.asked_to_stop: str | None = None
 
     @property
     def step(self) -> int:
-        return self.lesson.done
+        return self.fit.done
 
     @property
     def steps(self) -> int:
-        return self.lesson.pieces
+        return self.fit.pieces
 
     @property
     def evaluated(self) -> Any:
@@ -42,16 +42,16 @@ class ClosedForm:
 
     def events(self) -> Iterator[Event]:
         """Read to the end, solve, validate and save; or stop when asked to, and save."""
-        lesson = self.lesson
+        fit = self.fit
         while self.done is None:
-            error, tokens = lesson.read()
+            error, tokens = fit.read()
             yield Step(self.step, error, 0.0, 0.0, tokens)
             last = self.step == self.steps
             if last:
                 self._choose()
                 yield Validated(self.step, self.best, True)
             elif self.step & (self.step - 1) == 0:
-                lesson.solve(max(self.penalties))
+                fit.solve(max(self.penalties))
             if last or self.asked_to_stop:
                 yield Save(self.step, self.checkpoint, last)
             if not last and self.asked_to_stop:
@@ -61,24 +61,24 @@ class ClosedForm:
 
     def _choose(self) -> None:
         """Solve for the readout of each penalty, and keep the best of them."""
-        lesson, tried = self.lesson, {}
+        fit, tried = self.fit, {}
         for penalty in self.penalties:
-            left = lesson.solve(penalty)
+            left = fit.solve(penalty)
             tried[penalty] = self.evaluate(self.model)
         best = min(tried, key=lambda penalty: tried[penalty])
         self.best = tried[best]
         if best != self.penalties[-1]:
-            left = lesson.solve(best)
+            left = fit.solve(best)
         self.done = (
-            f"solved from {lesson.ridge.rows:,} steps with penalty {best:g}; "
+            f"solved from {fit.ridge.rows:,} steps with penalty {best:g}; "
             f"what is left in them is {left:.1e} standard deviations"
         )
 
     def checkpoint(self) -> Checkpoint:
         """Everything that going on needs."""
-        ridge = self.lesson.ridge
+        ridge = self.fit.ridge
         tensors = {"ridge": ridge.R}
-        for k, state in enumerate(self.lesson.states or ()):
+        for k, state in enumerate(self.fit.states or ()):
             for i, ((cell,),) in enumerate((layer,) for layer in state):
                 tensors |= {f"state.{k}.{i}.{j}": value for j, value in enumerate(cell)}
         facts = {"rows": ridge.rows, "best": self.best, "done": self.done}
@@ -88,10 +88,10 @@ class ClosedForm:
         """Go on from a checkpoint."""
         restore_weights(self.model, checkpoint.weights, "the checkpoint")
         self.best, self.done = checkpoint.facts["best"], checkpoint.facts["done"]
-        lesson = self.lesson
-        lesson.done = checkpoint.step
-        lesson.ridge.R, lesson.ridge.rows = checkpoint.tensors["ridge"], checkpoint.facts["rows"]
-        lesson.states = tuple(
+        fit = self.fit
+        fit.done = checkpoint.step
+        fit.ridge.R, fit.ridge.rows = checkpoint.tensors["ridge"], checkpoint.facts["rows"]
+        fit.states = tuple(
             tuple(
                 (
                     tuple(

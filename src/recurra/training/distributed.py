@@ -1,6 +1,6 @@
 """Several processes that train one model: `torchrun --nproc-per-node=2 -m recurra train …`.
 
-Every rank has the same weights and its own lanes. Losses are divided by the number of symbols of all ranks before their
+Every rank has the same weights and its own streams. Losses are divided by the number of tokens of all ranks before their
 gradients are summed, so that the sum is the gradient of one process with the whole batch. A recurrent network's gradients
 are complete only when back-propagation has come to its first step, so there is nothing to overlap: one sum over one buffer.
 """
@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -54,6 +55,14 @@ class Ranks:
         for parameter, part in zip(parameters, parts, strict=False):
             parameter.grad = part
         return parts[len(parameters) :]
+
+    def share(self, value: Any) -> Any:
+        """What the first rank has, on all of them."""
+        if self.world == 1:
+            return value
+        found = [value]
+        dist.broadcast_object_list(found, src=0)
+        return found[0]
 
     def gather(self, values: Tensor) -> list[Tensor]:
         """What every rank has, in their order; all have the same shape."""

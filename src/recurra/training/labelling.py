@@ -19,7 +19,7 @@ from recurra.types import Float, Int
 
 
 @dataclass(frozen=True, eq=False)
-class Confusion:
+class LabelScores:
     """`counts[i, j]`: how often class i was taken for class j. `nats`: the mean of −log P(label)."""
 
     counts: Int[Tensor, "C C"]
@@ -64,7 +64,7 @@ def scored(model: Labeller, batch: Batch) -> tuple[Float[Tensor, "M C"], Int[Ten
 
 
 @torch.no_grad()
-def evaluate_labels(model: Labeller, batches: LabelledSequences, ranks: Ranks = Ranks()) -> Confusion:
+def evaluate_labels(model: Labeller, batches: LabelledSequences, ranks: Ranks = Ranks()) -> LabelScores:
     """One pass over the data. The model is left in its mode. Each of several ranks gives its part, and gets the score of all."""
     device, C = model.output.weight.device, model.output.out_features
     counts, nats = torch.zeros(C, C, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
@@ -74,7 +74,7 @@ def evaluate_labels(model: Labeller, batches: LabelledSequences, ranks: Ranks = 
         nats += cross_entropy(logits.double(), targets, reduction="sum").cpu()
     flat = ranks.sum(torch.cat([counts.flatten(), nats]).to(device)).cpu()
     total = max(1.0, float(flat[:-1].sum()))
-    return Confusion(flat[:-1].view(C, C).round().long(), float(flat[-1]) / total)
+    return LabelScores(flat[:-1].view(C, C).round().long(), float(flat[-1]) / total)
 
 
 @torch.no_grad()
@@ -94,7 +94,7 @@ def _judged(model: Labeller, batches: LabelledSequences) -> Iterator[tuple[Tenso
                 yield scored(model, batch)
 
 
-def most_frequent(seen: Int[Tensor, " C"], counts: Int[Tensor, "C C"]) -> Confusion:
+def most_frequent(seen: Int[Tensor, " C"], counts: Int[Tensor, "C C"]) -> LabelScores:
     """What always saying the most frequent class of training data gives; its nats are those of the classes' shares there.
 
     `seen`: how often training data has each class; `counts`: of any model on the data that is judged, for how often it has each.
@@ -103,4 +103,4 @@ def most_frequent(seen: Int[Tensor, " C"], counts: Int[Tensor, "C C"]) -> Confus
     said = torch.zeros_like(counts)
     said[:, seen.argmax()] = true
     shares = seen.double().clamp(min=0.5) / seen.sum()
-    return Confusion(said, float(-(true.double() * shares.log()).sum() / true.sum().clamp(min=1)))
+    return LabelScores(said, float(-(true.double() * shares.log()).sum() / true.sum().clamp(min=1)))

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from recurra.data.batches import Batch, Batches
 from recurra.data.transfer import send
-from recurra.errors import OptionError, choose_from
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.training.averaging import Average, read_average
 from recurra.training.clipping import clip_gradients
@@ -34,55 +33,91 @@ REPORT_EVERY = 16
 TRY = "Try a smaller training.learning_rate or training.clip_norm, or a longer training.warmup."
 
 
+def _read_whole(name: str) -> Callable[[Any], str | None]:
+    """Idle where examples are learned as a whole: there is no way through time to choose."""
+
+    def idle(settings: Any) -> str | None:
+        if settings.whole is None or getattr(settings.training, name) == "none":
+            return None
+        return f"it is for sequences that are read step by step; {settings.whole} are learned whole"
+
+    return idle
+
+
+def _of_streams(form: str) -> Callable[[Any], str | None]:
+    """Idle unless one long text is read in streams, with this form of truncation."""
+
+    def idle(settings: Any) -> str | None:
+        if not settings.streams:
+            return "it is for one long text in streams"
+        given = settings.training.truncation
+        return None if given.startswith(form) else f"it is of training.truncation={form}:K, which is {given}"
+
+    return idle
+
+
 @dataclass(frozen=True)
 class Training:
-    steps: int = setting(2000, "how many updates to make")
-    batch_size: int = setting(32, "lanes, or sequences, of all ranks together")
-    truncation: str = setting("every:128", "how far gradients flow back: none, every:K, window:K")
-    length: int = setting(128, "steps of one batch of lanes under window:K; every:K takes K steps")
-    optimiser: str = setting("adamw", "sgd, adam or adamw")
-    learning_rate: float = setting(3e-3, "at the top of the schedule")
-    momentum: float = setting(0.9, "of sgd")
-    schedule: str = setting("cosine", "constant, cosine or plateau")
-    warmup: int = setting(100, "steps over which the learning rate rises from zero")
-    clip_norm: float | None = setting(1.0, "scale gradients down to this norm; none: leave them")
-    clip_value: float | None = setting(None, "cut each number of the gradients to this size; none: leave them")
-    over_time: str = setting("mean", "the loss of a sequence: mean, sum or 1/t")
-    l2: float = setting(0.0, "weight decay")
-    l1: float = setting(0.0, "penalty on the sum of absolute weights")
+    steps: int = setting(2000, "how many updates to make", low=1)
+    batch_size: int = setting(32, "streams, or sequences, of all ranks together", low=1)
+    truncation: str = setting(
+        "every:128",
+        "how far gradients flow back: none, every:K, window:K",
+        read=read_truncation,
+        idle=_read_whole("truncation"),
+    )
+    length: int = setting(
+        128, "steps of one chunk of streams under window:K; every:K takes K steps", low=1, idle=_of_streams("window")
+    )
+    optimiser: str = setting("adamw", "sgd, adam or adamw", choices=("sgd", "adam", "adamw"))
+    learning_rate: float = setting(3e-3, "at the top of the schedule", above=0)
+    momentum: float = setting(
+        0.9,
+        "of sgd",
+        low=0,
+        idle=lambda s: (
+            None if s.training.optimiser == "sgd" else f"it is of sgd, and training.optimiser={s.training.optimiser}"
+        ),
+    )
+    schedule: str = setting("cosine", "constant, cosine or plateau", choices=SCHEDULES)
+    warmup: int = setting(100, "steps over which the learning rate rises from zero", low=0)
+    clip_norm: float | None = setting(1.0, "scale gradients down to this norm; none: leave them", above=0)
+    clip_value: float | None = setting(None, "cut each number of the gradients to this size; none: leave them", above=0)
+    over_time: str = setting(
+        "mean", "the loss of a sequence: mean, sum or 1/t", choices=OVER_TIME, idle=_read_whole("over_time")
+    )
+    l2: float = setting(0.0, "weight decay", low=0)
+    l1: float = setting(0.0, "penalty on the sum of absolute weights", low=0)
     tree: float = setting(
-        0.0, "penalty on each question that a decision tree asks, on average, that mimics what is said at each step"
+        0.0,
+        "penalty on the average path length of the decision tree that mimics the predictions",
+        low=0,
+        idle=lambda s: (
+            None if s.classifies_steps else "it is for models that predict a class at each step: tag, events"
+        ),
     )
     average: str | None = setting(
-        None, "evaluate averaged weights: ema:0.999 (exponential), asgd:1000 (mean from a step on)"
+        None, "evaluate averaged weights: ema:0.999 (exponential), asgd:1000 (mean from a step on)", read=read_average
     )
-    feeding: str = setting("teacher", "what a step reads: teacher (the true symbol), free (its own), scheduled:0.25")
+    feeding: str = setting(
+        "teacher",
+        "what a step reads: teacher (the true token), free (its own), scheduled:0.25",
+        read=read_feeding,
+        idle=_read_whole("feeding"),
+    )
     reset: float = setting(
-        0.05, "the chance that a lane starts from nothing at a new batch of every:K, so that it learns to"
+        0.05,
+        "the chance that a stream's state is reset at a new chunk of every:K, so that it learns to begin",
+        low=0,
+        high=1,
+        idle=_of_streams("every"),
     )
-    validate_every: int = setting(200, "steps between evaluations on validation data")
-    save_every: int = setting(200, "steps between checkpoints; what a kill may cost")
-    patience: int | None = setting(None, "stop after this many evaluations without a better one; none: never")
-    stop_at_gradient: float | None = setting(None, "stop when the norm of the gradient falls below this; none: never")
-
-    def check(self) -> None:
-        read_truncation(self.truncation)
-        read_average(self.average)
-        read_feeding(self.feeding)
-        choose_from("training.optimiser", self.optimiser, OPTIMISERS)
-        choose_from("training.schedule", self.schedule, SCHEDULES)
-        choose_from("training.over_time", self.over_time, OVER_TIME)
-        for name in ("steps", "batch_size", "length", "validate_every", "save_every", "patience"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise OptionError(f"training.{name} must be at least 1; got {getattr(self, name)}.")
-        for name in ("learning_rate", "clip_norm", "clip_value", "stop_at_gradient"):
-            if getattr(self, name) is not None and not getattr(self, name) > 0:
-                raise OptionError(f"training.{name} must be positive; got {getattr(self, name)}.")
-        for name in ("l1", "l2", "tree", "momentum", "warmup"):
-            if not getattr(self, name) >= 0:
-                raise OptionError(f"training.{name} must not be negative; got {getattr(self, name)}.")
-        if not 0 <= self.reset <= 1:
-            raise OptionError(f"training.reset must lie between 0 and 1; got {self.reset}.")
+    validate_every: int = setting(200, "steps between evaluations on validation data", low=1)
+    save_every: int = setting(200, "steps between checkpoints; what a kill may cost", low=1)
+    patience: int | None = setting(None, "stop after this many evaluations without a better one; none: never", low=1)
+    stop_at_gradient: float | None = setting(
+        None, "stop when the norm of the gradient falls below this; none: never", above=0
+    )
 
 
 OPTIMISERS: dict[str, Callable[[Any, Training], torch.optim.Optimizer]] = {
@@ -94,7 +129,7 @@ OPTIMISERS: dict[str, Callable[[Any, Training], torch.optim.Optimizer]] = {
 
 @dataclass(frozen=True)
 class Step:
-    """One update. `loss` is what was minimised: in nats per symbol, or per sequence if steps are summed or weighed by 1/t."""
+    """One update. `loss`: what was minimised, in nats per token, or per sequence if steps are summed or weighed by 1/t."""
 
     step: int
     loss: float
@@ -114,7 +149,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Validated:
-    """An evaluation on validation data, in nats per symbol."""
+    """An evaluation on validation data, in nats per token."""
 
     step: int
     valid: float
@@ -141,7 +176,7 @@ Event = Step | Measured | Validated | Save | Finished
 
 
 @dataclass(frozen=True)
-class _Made:
+class _Pending:
     """A step as the device knows it: nothing of it has been read yet.
 
     `sound`: whether loss and gradient are numbers; `asked`: how many ranks were asked to stop.
@@ -157,7 +192,7 @@ class _Made:
 
 
 class Loop(Protocol):
-    """What makes a model learn, as those see it who read its events: `Trainer`, or `ClosedForm`."""
+    """A training loop as its readers see it: `Trainer`, or `ClosedForm`."""
 
     model: Any
     best: float
@@ -175,7 +210,7 @@ class Loop(Protocol):
 
     @property
     def evaluated(self) -> Any:
-        """The model that is judged and kept."""
+        """The model that is evaluated and kept."""
 
     def events(self) -> Iterator[Event]: ...
 
@@ -233,7 +268,7 @@ class Trainer:
         self.best, self.since_best = math.inf, 0
         self.state: State | None = None
         self.tail: Tensor | None = None
-        self.made: list[_Made] = []  # since the last report
+        self.pending: list[_Pending] = []  # since the last report
         self.report_every = 1 if self._reads_each_step() else REPORT_EVERY
         self.done: str | None = None  # why training has ended for good
         self.asked_to_stop: str | None = None  # set it to end after the step that is running, with a checkpoint
@@ -261,7 +296,7 @@ class Trainer:
 
     @property
     def evaluated(self) -> Any:
-        """The model that is judged and kept: the averaged one, if there is one."""
+        """The model that is evaluated and kept: the averaged one, if there is one."""
         return self.average.model if self.average is not None else self.model
 
     def events(self) -> Iterator[Event]:
@@ -350,11 +385,11 @@ class Trainer:
         if self.average is not None:
             self.average.follow(model, self.step, sound)
         self.state, self.tail = final, tail
-        self.made.append(_Made(self.step, total, norm, sound, asked, rate, batch.all_tokens or batch.tokens))
+        self.pending.append(_Pending(self.step, total, norm, sound, asked, rate, batch.all_tokens or batch.tokens))
 
     def report(self) -> Iterator[Step]:
         """The steps since the last report: here the host waits for the device."""
-        made, self.made = self.made, []
+        made, self.pending = self.pending, []
         found = torch.stack([torch.stack([m.loss.double(), m.norm.double(), m.sound, m.asked]) for m in made]).tolist()
         if found[-1][3] > 0:  # if one rank was asked to stop, all are
             self.agreed = True
@@ -412,13 +447,13 @@ class Trainer:
         return total.detach()
 
     def _start(self) -> State | None:
-        """The carried state, with some lanes from nothing: a network that has only ever gone on does not know how to begin."""
-        if self.state is None or self.tail is not None or (self.settings.reset == 0 and not self.made):
+        """The carried state, reset in some streams: a network that has only ever gone on does not know how to begin."""
+        if self.state is None or self.tail is not None or (self.settings.reset == 0 and not self.pending):
             return self.state
         drawn = np.random.default_rng([self.batches.seed % 2**64, self.step]).random(self.batches.batch_size)
         again = send(torch.from_numpy(drawn[self.batches.own_rows] < self.settings.reset), self.device)
-        if self.made:  # a state that may be poisoned is dropped, also before anyone knows of it
-            again = again | ~self.made[-1].sound
+        if self.pending:  # a state that may be poisoned is dropped, also before anyone knows of it
+            again = again | ~self.pending[-1].sound
         first = self.model.recurrent.initial_state(len(again))
         return tuple(
             tuple(
@@ -501,14 +536,14 @@ class Trainer:
         self.best, self.since_best = facts["best"], facts["since_best"]
         self.skipped, self.in_a_row, self.step = facts["skipped"], facts["in_a_row"], checkpoint.step
         self.done = facts["done"]
-        lanes = self.batches.own_rows
+        rows = self.batches.own_rows
         if "state.0.0" in tensors:
             states = len(self.model.recurrent.cell.graph.states)
             self.state = tuple(
-                (tuple(tensors[f"state.{k}.{i}"][lanes].to(self.device) for i in range(states)),)
+                (tuple(tensors[f"state.{k}.{i}"][rows].to(self.device) for i in range(states)),)
                 for k in range(len(self.model.recurrent.layers))
             )
-        self.tail = tensors["tail"][lanes].to(self.device) if "tail" in tensors else None
+        self.tail = tensors["tail"][rows].to(self.device) if "tail" in tensors else None
         rank = self.ranks.rank
         if f"random.cpu.{rank}" in tensors:  # a rank that was not there then keeps the numbers that it began with
             torch.set_rng_state(tensors[f"random.cpu.{rank}"])

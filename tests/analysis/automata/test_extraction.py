@@ -12,8 +12,7 @@ from recurra.analysis.automata.finite import Moore
 from recurra.data.formal import dyck, tomita
 from recurra.data.machine import TRIGGERS, tables, washing_machine
 from recurra.errors import OptionError
-from recurra.tasks.catalogue import begin, find_recipe
-from recurra.tasks.settings import override
+from recurra.tasks.catalogue import find_recipe, make_task
 from tests.analysis.automata.machines import Slipping
 
 SIZES = {1: 2, 2: 3, 3: 5, 4: 4, 5: 4, 6: 3, 7: 5}
@@ -110,7 +109,7 @@ def test_so_many_states_as_are_asked_for() -> None:
 
 def train_and_extract(number: int, *extra: str, scored: int = 10_000) -> None:
     """A network of strings up to 20 symbols, and by both methods the true machine, held to strings of 100."""
-    task = begin(override(find_recipe("tomita"), [f"data.language={number}", *extra]))
+    task = find_recipe("tomita").configure([f"data.language={number}", *extra])
     trainer = task.trainer()
     for _ in trainer.events():
         pass
@@ -136,7 +135,7 @@ def test_all_seven_in_three_minutes() -> None:
 
 @pytest.mark.slow
 def test_brackets_have_a_state_for_all_that_can_be_open() -> None:
-    task = begin(find_recipe("dyck"))
+    task = make_task(find_recipe("dyck"))
     trainer = task.trainer()
     for _ in trainer.events():
         pass

@@ -12,8 +12,7 @@ from recurra.analysis.automata.reading import Reading
 from recurra.analysis.automata.weighted import Weighted, extract_weighted, k_means
 from recurra.errors import OptionError
 from recurra.layers.recurrent import Recurrent
-from recurra.tasks.catalogue import begin, find_recipe
-from recurra.tasks.settings import override
+from recurra.tasks.catalogue import find_recipe
 
 SETTINGS = [
     "model.cell=gru",
@@ -35,7 +34,7 @@ def round_and_round(tmp_path_factory: pytest.TempPathFactory) -> Reading:
     draws = torch.randint(2, (3000,), generator=torch.Generator().manual_seed(0)).tolist()
     file: Path = tmp_path_factory.mktemp("text") / "round.txt"
     file.write_text("".join("abcb" if draw else "abca" for draw in draws))
-    task = begin(override(find_recipe("text"), [f"data.path={file}", *SETTINGS]))
+    task = find_recipe("text").configure([f"data.path={file}", *SETTINGS])
     trainer = task.trainer()
     for _ in trainer.events():
         pass

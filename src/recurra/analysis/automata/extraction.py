@@ -60,6 +60,7 @@ class Extraction(Result):
     - `why`: how it was chosen. `accuracy`: of the network itself on the strings that score.
     - `counterexamples`: strings that score on which the chosen machine and the network differ, the shortest ones.
     - `difference`: the shortest string on which it differs from the truth; `None` if there is none, or no truth.
+    - `about`: what of the network's input a symbol leaves open, and what was put in its place.
     """
 
     method: str
@@ -69,6 +70,7 @@ class Extraction(Result):
     accuracy: float | None
     counterexamples: tuple[tuple[int, ...], ...]
     truth: Moore | None
+    about: str = ""
 
     @property
     def machine(self) -> Moore:

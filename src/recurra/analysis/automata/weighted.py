@@ -124,6 +124,7 @@ class WeightedExtraction(Result):
     nats: float
     is_true: bool
     last_symbol: WeightedPoint | None
+    about: str = ""
 
     @property
     def machine(self) -> Weighted:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from recurra.cli import progress
 from recurra.cli.main import run
-from recurra.cli.progress import Lines, Live, Silent, make_display
+from recurra.tasks.progress import Lines, Live, Silent, make_display
 from recurra.training.loop import Step, Validated
 from tests.cli.test_train import files, refused
 

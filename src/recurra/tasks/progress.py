@@ -19,7 +19,7 @@ PAUSE = 2.0
 
 
 class Display(Protocol):
-    """Told about every step and validation, and given remarks and glimpses of what the model says."""
+    """Told about every step and validation, and given remarks and glimpses of what the model outputs."""
 
     def step(self, event: Step, speed: float) -> None: ...
 
@@ -121,7 +121,7 @@ class Live(Silent):
         self._bar.console.print(line, markup=False, highlight=False)
 
     def glimpse(self, text: str) -> None:
-        self._bar.console.print(Panel(Text(text.strip()), border_style="dim", title="what it says", width=100))
+        self._bar.console.print(Panel(Text(text.strip()), border_style="dim", title="a glimpse", width=100))
 
     def __enter__(self) -> Live:
         self._bar.start()
@@ -133,9 +133,13 @@ class Live(Silent):
         self._bar.stop()
 
 
-def make_display(steps: int, units: str, *, is_first: bool = True) -> Display:
-    """The display that suits where standard error goes."""
-    if not is_first:
-        return Silent()
+def make_display(steps: int, units: str, progress: str = "auto") -> Display:
+    """The display that suits where standard error goes.
+
+    - `progress`: `lines` prints plain lines where there is no terminal, `auto` is quiet there (a notebook has a bar), `none` is
+      quiet everywhere.
+    """
     console = Console(stderr=True)
-    return Live(steps, units, console) if console.is_terminal else Lines(steps, units)
+    if progress == "none" or (progress == "auto" and not (console.is_terminal or console.is_jupyter)):
+        return Silent()
+    return Live(steps, units, console) if console.is_terminal or console.is_jupyter else Lines(steps, units)

@@ -1,0 +1,158 @@
+"""Follow a training loop: every event to the metrics, to the checkpoints and to the display. Ctrl-C and SIGTERM save and stop."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass
+from threading import current_thread, main_thread
+from typing import Any
+
+from recurra.analysis.gradients import gradient_flow
+from recurra.errors import ShapeError
+from recurra.results import Result
+from recurra.runs.folder import RunFolder
+from recurra.tasks.capabilities import Glimpses, Probes, find, offers
+from recurra.tasks.progress import Display
+from recurra.tasks.tensorboard import Board
+from recurra.training.loop import Finished, Loop, Measured, Save, Step, Validated
+
+GLIMPSES = 20.0
+"""Seconds between two glimpses of what the model outputs, at least."""
+
+
+@dataclass(frozen=True)
+class Outcome(Result):
+    """How training ended: why, at which step, and the best validation. `failed`: the weights are no longer finite."""
+
+    why: str
+    failed: bool
+    step: int
+    valid: float | None
+    skipped: int
+    seconds: float
+    tokens_per_second: int
+
+    def __str__(self) -> str:
+        return f"{self.why}; best validation {'none yet' if self.valid is None else f'{self.valid:.4f}'}."
+
+
+def train_in_folder(
+    folder: RunFolder,
+    task: Any,
+    trainer: Loop,
+    display: Display,
+    *,
+    resume: bool = False,
+    minutes: float | None = None,
+    monitor: int | None = None,
+    tensorboard: bool = False,
+) -> Outcome:
+    """Train, and keep what the run folder keeps. Ranks other than the first take part, and write nothing."""
+    first = task.ranks.is_first
+    with folder.lock() if first else nullcontext():
+        if resume and folder.has():
+            checkpoint = folder.load(notice=display.say)
+            trainer.restore(checkpoint)
+            if first:
+                folder.rewind(checkpoint.step)
+        elif resume and first:  # it was stopped before its first checkpoint, and starts again
+            folder.rewind(0)
+        if not first:
+            return follow(trainer, task, display)
+        world = f", {task.ranks.world} ranks" if task.ranks.world > 1 else ""
+        display.say(
+            f"{task.settings.name}: {task.about_data}; {task.about_model(trainer.model)}{world} → {folder.path}"
+        )
+        board = Board(folder.path / "tensorboard") if tensorboard else None
+        try:
+            return follow(trainer, task, display, folder, board, minutes, monitor)
+        finally:
+            if board is not None:
+                board.close()
+
+
+class _Stop:
+    """Ctrl-C and SIGTERM ask the loop to end after the step that is running."""
+
+    def __init__(self) -> None:
+        self.asked: str | None = None
+        # only the main thread may handle signals; in another one, whoever started it decides
+        numbers = (signal.SIGINT, signal.SIGTERM) if current_thread() is main_thread() else ()
+        self._before = {number: signal.signal(number, self._ask) for number in numbers}
+
+    def _ask(self, number: int, frame: Any) -> None:
+        self.asked = signal.Signals(number).name
+
+    def close(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def look(task: Any, trainer: Loop) -> dict[str, Any]:
+    """How gradients go back through time just now; nothing where the state is not finite."""
+    probe = find(task, Probes, "monitor").probe(trainer.model, 80)
+    try:
+        flow = gradient_flow(probe.layer, probe.x[0].cpu(), steps=50)
+    except ShapeError:
+        return {}
+    found = {"gradient_slope": flow.verdict.slope, "largest_lyapunov_exponent": float(flow.lyapunov[0])}
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def follow(
+    trainer: Loop,
+    task: Any,
+    display: Display,
+    folder: RunFolder | None = None,
+    board: Board | None = None,
+    minutes: float | None = None,
+    monitor: int | None = None,
+) -> Outcome:
+    """Every event of the training until it ends; without a folder nothing is kept."""
+    began = last = time.monotonic()
+    stop, tokens, why, failed = _Stop(), 0, "", False
+
+    def keep(row: dict[str, Any]) -> None:
+        if folder is not None:
+            folder.append([row])
+        if board is not None:
+            board.add(row)
+
+    try:
+        for event in trainer.events():
+            now = time.monotonic()
+            match event:
+                case Step():
+                    tokens += event.tokens
+                    row = {"step": event.step, "loss": event.loss, "gradient_norm": event.gradient_norm}
+                    row |= {"learning_rate": event.learning_rate} | ({"skipped": True} if event.skipped else {})
+                    keep(row)
+                    if monitor is not None and event.step % monitor == 0:
+                        keep({"step": event.step} | look(task, trainer))
+                    display.step(event, tokens / max(1e-9, now - began))
+                case Measured():
+                    keep({"step": event.step} | event.values)
+                case Validated():
+                    keep({"step": event.step, "valid": event.valid})
+                    display.validated(event)
+                    if folder is not None and now - last > GLIMPSES and offers(task, Glimpses):
+                        last = now
+                        display.glimpse(task.glimpse(trainer.evaluated) or "")
+                case Save():
+                    checkpoint = event.make()
+                    if folder is not None:
+                        folder.save(checkpoint, best=event.is_best)
+                case Finished():
+                    why, failed = event.why, event.failed
+            if stop.asked:
+                trainer.asked_to_stop = f"stopped by {stop.asked}, saved"
+            elif minutes is not None and now - began > 60 * minutes:
+                trainer.asked_to_stop = f"{minutes:g} minutes are over"
+    finally:
+        stop.close()
+    seconds = round(time.monotonic() - began, 3)
+    valid = trainer.best if trainer.best < math.inf else None
+    return Outcome(why, failed, trainer.step, valid, trainer.skipped, seconds, round(tokens / max(seconds, 1e-3)))

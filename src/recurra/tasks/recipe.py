@@ -1,0 +1,86 @@
+"""A recipe: a function that gives settings that work, and that makes the task which they describe when it is called.
+
+```python
+@recipe(LanguageTask)
+def text() -> LanguageSettings:
+    \"\"\"any text file: data.path=FILE\"\"\"
+    return LanguageSettings(data=TextData(valid=0.1, test=0.0), ...)
+
+task = text(data="tale.txt", cell="gru", hidden_size=256)
+```
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from recurra.data.in_memory import write_data
+from recurra.errors import OptionError
+from recurra.tasks.settings import override
+from recurra.tasks.task import Task
+from recurra.training.distributed import Ranks
+
+RECIPES: dict[str, Recipe] = {}
+"""Every recipe by its name (`recurra.tasks.catalogue` imports them all)."""
+
+
+class Recipe:
+    """Defaults of a task under a name. Call it with settings for the task."""
+
+    def __init__(self, task: type[Task[Any]], make: Callable[[], Any], name: str | None = None):
+        self.task, self.make = task, make
+        self.name = name or make.__name__.replace("_", "-")
+        self.about = " ".join((make.__doc__ or "").split())
+        self.__doc__ = self.about
+
+    @property
+    def settings(self) -> Any:
+        """The settings with their defaults."""
+        return replace(self.make(), name=self.name)
+
+    def __call__(self, data: Any = None, **settings: Any) -> Task[Any]:
+        """The task.
+
+        - `data`: a path, or the data itself: a list of strings, NumPy arrays, tensors, a pandas DataFrame, a list of sequences.
+          Data that is no path is written to disk once, and a run keeps it in its folder.
+        - `settings`: by name, as in `text(data="tale.txt", hidden_size=256)` or `text(**{"training.steps": 100})`.
+        """
+        return self.configure(settings, data)
+
+    def configure(self, changes: Mapping[str, Any] | list[str], data: Any = None, ranks: Ranks = Ranks()) -> Task[Any]:
+        """The task with some settings changed."""
+        made = override(self.settings, changes)
+        staged: Path | None = None
+        if data is not None:
+            if self.task.data_kind is None:
+                raise OptionError(
+                    f"the data of {self.name} is synthetic: leave data out. See recurra recipes {self.name}."
+                )
+            if not isinstance(data, str | os.PathLike):
+                kind = self.task.data_kind
+                staged = write_data(
+                    kind, data, Path(tempfile.mkdtemp(prefix="recurra-")), **self.task.data_options(made)
+                )
+            made = override(made, {"data.path": str(staged or data)})
+        task = self.task(made, ranks)
+        task.staged = staged
+        return task
+
+    def __repr__(self) -> str:
+        return f"<recipe {self.name}: {self.about}>"
+
+
+def recipe(task: type[Task[Any]], name: str | None = None) -> Callable[[Callable[[], Any]], Recipe]:
+    """Make a function that returns settings a recipe of `task`, under the function's name (or another) and docstring."""
+
+    def register(make: Callable[[], Any]) -> Recipe:
+        made = Recipe(task, make, name)
+        RECIPES[made.name] = made
+        return made
+
+    return register

@@ -1,0 +1,440 @@
+"""A run: a trained (or training) task with its folder. Everything that can be done with it is a method, its result an object."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from recurra.analysis.automata.attractors import Automaton
+from recurra.analysis.automata.extraction import Extraction
+from recurra.analysis.automata.weighted import WeightedExtraction
+from recurra.analysis.fields import Basins
+from recurra.analysis.fixed_points import FixedPoints
+from recurra.analysis.gradients import GradientFlow, Spectra, recurrent_spectra
+from recurra.analysis.jacobians import StepMap
+from recurra.analysis.portrait import Portrait, RestingPlaces
+from recurra.analysis.trace_table import TraceTable, trace_table
+from recurra.analysis.unit_study import UnitStudy
+from recurra.data.in_memory import write_data
+from recurra.errors import OptionError, RunError
+from recurra.lecture.region_count import RegionCount, count_regions
+from recurra.metrics.confusion import Confusion
+from recurra.models.sampling import Choice
+from recurra.results import Result
+from recurra.runs.disk import arrays_to_bytes, reason, replace_file, to_json
+from recurra.runs.folder import INSIDE, RunFolder
+from recurra.tasks import capabilities as can
+from recurra.tasks import dynamics
+from recurra.tasks.catalogue import open_task
+from recurra.tasks.following import Outcome, look, train_in_folder
+from recurra.tasks.generation import generate_text
+from recurra.tasks.mimic import Mimicry, mimic
+from recurra.tasks.progress import make_display
+from recurra.tasks.results import (
+    Evaluation,
+    Examples,
+    Flags,
+    Forecast,
+    Predictions,
+    Sample,
+    TextScore,
+    Translation,
+)
+from recurra.tasks.settings import to_dict
+from recurra.tasks.task import Task, check_device
+from recurra.tasks.tensorboard import find_writer
+from recurra.tasks.unit_search import UnitReading, find_units, read_one_unit
+
+
+class Run:
+    """A run folder and what it is of. `rc.train` makes one, `rc.open` opens one.
+
+    - `path`, `task`, `settings`, `model` (the best checkpoint, on `device`; the untrained one while there is no checkpoint),
+      `metrics` (rows that pandas can read), `outcome` (how the last training in this process ended).
+
+    A method that the task is not capable of raises one clear line. Data is read when a method needs it.
+
+    ```python
+    run = rc.train("tomita", steps=50)
+    run.evaluate().scores
+    run.fixed_points(input="1").plot()
+    ```
+    """
+
+    def __init__(self, folder: RunFolder, task: Task[Any] | None = None, device: str = "cpu"):
+        check_device(device)
+        self.folder, self.device = folder, device
+        self.outcome: Outcome | None = None
+        if task is not None:
+            self.task = task
+
+    @cached_property
+    def task(self) -> Task[Any]:
+        """What was trained, as its recipe describes it."""
+        return open_task(self.folder)
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path
+
+    @property
+    def settings(self) -> Any:
+        """Everything that the run depends on."""
+        return self.task.settings
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """Every row of the log, in order: `pandas.DataFrame(run.metrics)`."""
+        return self.folder.metrics()
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether there is a checkpoint."""
+        return self.folder.has("best") or self.folder.has("last")
+
+    @cached_property
+    def model(self) -> Any:
+        """The model of the best checkpoint, or of the last one where no best was kept; untrained where there is none."""
+        if not self.is_trained:
+            return self.task.untrained_model().to(self.device)
+        checkpoint = self.folder.load("best" if self.folder.has("best") else "last")
+        return self.task.trained(checkpoint, str(self.path)).to(self.device)
+
+    @property
+    def _trained_model(self) -> Any:
+        if not self.is_trained:
+            raise RunError(f"{self.path} has no last checkpoint yet.")
+        return self.model
+
+    def __repr__(self) -> str:
+        return f"<Run {self.path}: {self.folder.recipe.get('name')}>"
+
+    def __str__(self) -> str:
+        verbs = ", ".join(can.verbs_of(self.task))
+        return f"{self.path}: {self.folder.recipe.get('name')}, {self.task.called}; it can {verbs}"
+
+    # -- training ----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, task: Task[Any], out: str | os.PathLike[str] | None = None) -> Run:
+        """A new folder for a task: `out`, or runs/RECIPE-N. Data that was given as an object goes into it."""
+        path, k = None if out is None else Path(out), 1
+        while path is None or (out is None and path.exists()):
+            path, k = Path("runs") / f"{task.settings.name}-{k}", k + 1
+        settings = task.settings
+        if task.staged is not None:
+            inside = replace(settings.data, path=f"{INSIDE}{task.staged.name}")
+            settings = replace(settings, data=inside)
+        return cls(RunFolder.create(path, to_dict(settings), task.vocabulary, data=task.staged), task)
+
+    def resume(self, **options: Any) -> Run:
+        """Go on with training from the last checkpoint, to the same numbers as if it had never stopped; options as for
+        `rc.train`."""
+        from recurra.tasks.train import resume  # the one that makes runs needs them
+
+        return resume(self, **options)
+
+    # -- evaluation and use ------------------------------------------------------------------------------------------
+
+    def evaluate(self, data: Any = None, *, baselines: bool = True, **options: Any) -> Evaluation:
+        """Scores on the run's own test part (or validation), or on other data, with baselines beside them.
+
+        - `data`: a path, or data as for `rc.train`. Language models also take `window` and `dynamic`.
+        """
+        given = {name: value for name, value in options.items() if value is not None}
+        if data is not None:
+            given["data"] = self._data(data)
+        known = inspect.signature(self.task.evaluate).parameters
+        for name in given:
+            if name not in known:
+                raise OptionError(
+                    f"evaluate: {name} is not for {self.settings.name}. It takes {', '.join(list(known)[1:])}."
+                )
+        found = self.task.evaluate(self._trained_model, **given, baselines=baselines)
+        if not given and baselines:
+            self._keep_scores(found)
+        return found
+
+    def predict(self, data: Any = None) -> Predictions:
+        """Labels of sequences, or what follows in each case of a log: of `data`, or of the run's own test part."""
+        return self._can(can.Predicts, "predict").predict(self._trained_model, self._data(data))
+
+    def generate(
+        self,
+        prime: str = "",
+        length: int | None = 500,
+        *,
+        greedy: bool = False,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        stop_probability: float = 0.0,
+        given: str | None = None,
+        seed: int | None = None,
+    ) -> Iterator[str]:
+        """Text as it is produced.
+
+        - `prime`: text to go on from. `length`: at most so many tokens; `None`: drawn from the lengths of training sequences.
+        - `greedy`, `temperature`, `top_k`, `top_p`: how a token is chosen. `stop_probability`: of ending before each.
+        - `given`: the class, for a class-conditional model. `seed`: the same seed gives the same text.
+        """
+        task, choice = self._can(can.Generates, "sample"), Choice(greedy, temperature, top_k, top_p)
+        how = {"given": given, "choice": choice, "stop_probability": stop_probability, "generator": _generator(seed)}
+        return generate_text(task, self._trained_model, prime, length, **how)
+
+    def sample(self, prime: str = "", length: int | None = 500, **options: Any) -> Sample:
+        """A text that the model writes after a prime; options as for `generate`."""
+        return Sample(prime, "".join(self.generate(prime, length, **options)))
+
+    def score(self, text: str, *, baselines: bool = True) -> TextScore:
+        """The probability of a text, token by token, beside the best Markov model."""
+        return self._can(can.ScoresText, "score").score(self._trained_model, text, baselines=baselines)
+
+    def translate(self, text: str, **options: Any) -> Translation:
+        """The translation of a text; options as for `translate_all`."""
+        return self.translate_all([text], **options)[0]
+
+    def translate_all(self, texts: Sequence[str], *, seed: int | None = None, **options: Any) -> list[Translation]:
+        """The translations of several texts, side by side in batches.
+
+        Options: `beam`, `n_best`, `length_power`; `choice` to draw instead; `lengths` (`predicted`, `drawn`), `limit`,
+        `stop_probability`, `unknown`.
+        """
+        task = self._can(can.Translates, "translate")
+        return task.translate(self._trained_model, texts, generator=_generator(seed), **options)
+
+    def forecast(self, steps: int = 100, data: Any = None) -> Forecast:
+        """How the run's series goes on, or that of other data, run free."""
+        return self._can(can.Forecasts, "forecast").forecast(self._trained_model, steps, self._data(data))
+
+    def flag(self, data: Any = None, *, below: float | None = None, alarms: float = 0.01) -> Flags:
+        """Events less probable than `below`, or than a share `alarms` of validation events is."""
+        task = self._can(can.FlagsEvents, "flag")
+        return task.flag(self._trained_model, self._data(data), below=below, alarms=alarms)
+
+    def examples(self) -> Examples | None:
+        """What the model writes or predicts for a few inputs that it never saw."""
+        task: Any = self.task
+        return task.examples(self.model) if can.offers(task, can.HasExamples) else None
+
+    # -- analyses ----------------------------------------------------------------------------------------------------
+
+    def gradients(self, steps: int = dynamics.FAR, starts: int = 4) -> GradientFlow:
+        """How far gradients reach back, with a verdict in words."""
+        return dynamics.gradients(self.task, self._analysed, steps, starts)
+
+    def spectra(self) -> Spectra:
+        """The eigenvalues of the recurrent matrices."""
+        return recurrent_spectra(dynamics.probe_of(self.task, self._analysed, 1, "spectra").layer)
+
+    def fixed_points(self, input: str | None = None, *, starts: int = 1024, period: int = 1) -> FixedPoints:
+        """Where the network stands still while an input is held: a token or trigger by name, or `zero`."""
+        return dynamics.fixed_points(self.task, self._analysed, input, starts, period)
+
+    def field(self, input: str | None = None, *, starts: int = 1024, period: int = 1) -> Portrait:
+        """The vector field in a plane of the state space with fixed points and basins, while an input is held."""
+        return dynamics.portrait(self.task, self._analysed, input, starts, period)
+
+    def basins(self, input: str | None = None, *, starts: int = 1024) -> Basins:
+        """Which attractor each place of a plane ends at, while an input is held."""
+        found = self.field(input, starts=starts).basins
+        if found is None:
+            raise OptionError(
+                "the search found no attractor under this input: there are no basins. Hold another input."
+            )
+        return found
+
+    def resting_places(self) -> RestingPlaces:
+        """Of a network too large for a search: where states that it visits come to rest."""
+        return dynamics.rest(self.task, self._analysed)
+
+    @property
+    def state_size(self) -> int:
+        """How many numbers the state of the recurrent layers has."""
+        return StepMap(dynamics.probe_of(self.task, self._analysed, 1, "state_size").layer).size
+
+    @property
+    def has_triggers(self) -> bool:
+        """Whether the network works as a state machine."""
+        return dynamics.triggers_of(self.task, self._analysed) is not None
+
+    def attractors(self) -> Automaton | None:
+        """The network as a state machine that rests: its attractors by name, and where each trigger leads. `None` where it comes
+        to rest in fewer than three places."""
+        self._can(can.HasTriggers, "attractors")
+        return dynamics.machine_of(self.task, self._analysed)
+
+    def automaton(self, method: str | None = None, **options: Any) -> Extraction | WeightedExtraction:
+        """The finite automaton in a network that reads tokens; options `states`, `most`, `strings`, `scored`."""
+        return dynamics.automaton(self.task, self._analysed, method, **options)
+
+    def linked_attractors(self, machine: Any) -> dict[str, list[int]]:
+        """By state of an extracted automaton, the attractors that the same triggers lead to."""
+        return dynamics.linked_attractors(self.task, self._analysed, machine)
+
+    def units(self, labels: Sequence[Any] = (), text: Any = None, **options: Any) -> UnitStudy:
+        """Single units that follow something in the text, beside controls.
+
+        - `labels`: names, `FILE.py:FUNCTION`, `FILE.tsv:COLUMN`, or functions from a text to values by name. `text`: a path or a
+          list of texts; otherwise the run's held-out part. Options: `gates`, `size`, `seed`.
+        """
+        return find_units(self.task, self._analysed, labels, text, **options)
+
+    def unit(self, unit: str, labels: Sequence[Any] = (), text: Any = None, size: int = 100_000) -> UnitReading:
+        """One unit over the text, by name: LAYER.NAME.INDEX as in `0.c.17`."""
+        return read_one_unit(self.task, self._analysed, unit, labels, text, size)
+
+    def mimic(self, *, min_leaf: int = 25, prune: bool = False) -> Mimicry:
+        """The decision tree distilled from the network's predictions, with its fidelity and average path length."""
+        return mimic(self._can(can.ClassifiesSteps, "mimic"), self._trained_model, min_leaf=min_leaf, prune=prune)
+
+    def table(self, text: str) -> TraceTable:
+        """The cell at work on a text, step by step."""
+        task = self._can(can.ReadsText, "table")
+        return trace_table(self._analysed, task.tokens_of(text), task.token_names)
+
+    def regions(self, line: Sequence[Sequence[float]] | None = None) -> RegionCount:
+        """The linear regions of a rectifier network in the plane of its inputs, or on the line through two points."""
+        task = self._can(can.DividesSpace, "regions")
+        return count_regions(self._trained_model, line, task.window, task.region_labels if line is None else None)
+
+    @property
+    def input_count(self) -> int:
+        """How many inputs a feed-forward network has."""
+        return len(self._can(can.DividesSpace, "regions").window()[0])
+
+    def report(self) -> Path:
+        """Write RUN/report.html, one page about the run that needs no network; its path."""
+        from importlib import import_module
+
+        # the report reads runs: it stands above them
+        page: Path = import_module("recurra.report.contents").write_report(self).path
+        return page
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def summary(self) -> dict[str, Any]:
+        """The run in a line: its folder, recipe, step and best validation."""
+        rows = self.metrics
+        valid = [row["valid"] for row in rows if "valid" in row]
+        return {
+            "run": str(self.path),
+            "recipe": str(self.folder.recipe.get("name", "")),
+            "step": rows[-1]["step"] if rows else 0,
+            "best_valid": min(valid) if valid else None,
+        }
+
+    def save(self, result: Result, name: str, *, picture: bool = True, **options: Any) -> None:
+        """Keep a result in RUN/explain/: NAME.json, NAME.npz where it has arrays, and its picture."""
+        self.write(f"{name}.json", result.to_json())
+        arrays = result.arrays()
+        if arrays:
+            self.write(f"{name}.npz", arrays_to_bytes(arrays))
+        if picture:
+            result.plot(self.folder.explain / name, **options)
+
+    def write(self, name: str, content: Any) -> None:
+        """A file in RUN/explain/: bytes, text, or what JSON holds."""
+        if isinstance(content, str):
+            content = content.encode()
+        data = content if isinstance(content, bytes) else to_json(content, name, pretty=True)
+        try:
+            self.folder.explain.mkdir(exist_ok=True)
+            replace_file(self.folder.explain / name, data)
+        except OSError as error:
+            where = error.filename or self.folder.explain
+            raise RunError(
+                f"{where} cannot be written ({reason(error)}). Give the run folder room and rights."
+            ) from error
+
+    def _can(self, capability: type[can.C], asked: str) -> can.C:
+        return can.find(self.task, capability, asked)
+
+    @property
+    def _analysed(self) -> Any:
+        """The model as analyses read it: on the CPU."""
+        return self.model.cpu()
+
+    def _data(self, data: Any) -> str | None:
+        """Data as a path: what is no path is written to a temporary folder."""
+        if data is None or isinstance(data, str | os.PathLike):
+            return None if data is None else str(data)
+        kind = self.task.data_kind
+        if kind is None:
+            raise OptionError(f"the data of {self.settings.name} is synthetic: leave data out.")
+        folder = Path(tempfile.mkdtemp(prefix="recurra-"))
+        return str(write_data(kind, data, folder, **self.task.data_options(self.settings)))
+
+    def _keep_scores(self, found: Evaluation) -> None:
+        """Keep the scores of the weights as they are now, so that a report need not compute them again."""
+        kept = {"weights": self._digest(), "unit": found.unit} | found.to_json()
+        with suppress(RunError):  # a folder that is only read has no place to keep them
+            self.write("scores.json", kept)
+
+    def kept_scores(self) -> Evaluation | None:
+        """The scores of the last evaluation, if they are those of the weights as they are now."""
+        try:
+            kept = json.loads((self.folder.explain / "scores.json").read_bytes())
+            if kept["weights"] != self._digest():
+                return None
+            confusion = Confusion(**kept["confusion"]) if "confusion" in kept else None
+            return Evaluation(kept["data"], kept["tokens"], kept["scores"], kept["unit"], confusion)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def _digest(self) -> str:
+        """A digest of the weights that a run is evaluated with."""
+        which = "best" if self.folder.has("best") else "last"
+        data = (self.path / "checkpoints" / which / "weights.safetensors").read_bytes()
+        return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _generator(seed: int | None) -> torch.Generator:
+    made = torch.Generator()
+    made.seed() if seed is None else made.manual_seed(seed)
+    return made
+
+
+def train_run(
+    task: Task[Any],
+    run: Run | None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    minutes: float | None = None,
+    monitor: int | None = None,
+    tensorboard: bool = False,
+    progress: str = "auto",
+) -> Run:
+    """Train a task in a new folder, or go on with a run. Of several ranks the first makes the folder, and all share it."""
+    ranks = task.ranks
+    if tensorboard:
+        find_writer()  # where it is missing, that is reported before anything is written
+    trainer = task.trainer()
+    if monitor is not None:
+        with torch.random.fork_rng():
+            look(task, trainer)  # what cannot be followed is reported before anything is written
+        trainer.report_every = math.gcd(trainer.report_every, monitor)  # to look at the weights of that very step
+    resuming = run is not None
+    with make_display(trainer.steps, task.units, progress if ranks.is_first else "none") as display:
+        if run is None:
+            made = Run.create(task, out) if ranks.is_first else None
+            path = ranks.share(None if made is None else str(made.path))
+            run = made or Run(RunFolder.open(Path(path)), task)
+        how: dict[str, Any] = {"minutes": minutes, "monitor": monitor, "tensorboard": tensorboard}
+        run.outcome = train_in_folder(run.folder, task, trainer, display, resume=resuming, **how)
+        if ranks.is_first:
+            display.say(f"{run.outcome} Run folder: {run.path}")
+    run.__dict__.pop("model", None)  # there is a better one now
+    return run

@@ -1,0 +1,96 @@
+"""From Python to a run: train, open, runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from recurra.errors import OptionError, RunError
+from recurra.runs.folder import RunFolder, list_runs
+from recurra.tasks.catalogue import find_recipe, open_task
+from recurra.tasks.recipe import Recipe
+from recurra.tasks.run import Run, train_run
+from recurra.tasks.task import Task
+from recurra.training.distributed import join
+
+PathLike = str | os.PathLike[str]
+
+
+def train(
+    recipe: str | Recipe | Task[Any] = "python-source",
+    data: Any = None,
+    *,
+    out: PathLike | None = None,
+    minutes: float | None = None,
+    monitor: int | None = None,
+    tensorboard: bool = False,
+    progress: str = "auto",
+    settings: Mapping[str, Any] | list[str] | None = None,
+    **named: Any,
+) -> Run:
+    """Train a model by a recipe (or a task that is configured), in a run folder that resumes after a kill.
+
+    - `recipe`: its name (`recurra recipes` lists them). `data`: a path, a list of strings, NumPy arrays, tensors, a pandas
+      DataFrame, or a list of sequences of unequal length, as the recipe reads them.
+    - `out`: the run folder; runs/RECIPE-N otherwise. `minutes`: save and stop after so many; Ctrl-C saves and stops too.
+    - `monitor`: every so many steps, also log how gradients go back through time. `tensorboard`: also write RUN/tensorboard.
+    - `progress`: `auto` (a bar in a terminal or notebook, quiet elsewhere), `lines` or `none`.
+    - settings by name, dotted or bare: `cell="gru"`, `hidden_size=256`, `settings={"training.steps": 100}`.
+
+    Started by `torchrun`, every process calls this and takes its share of the batch.
+
+    ```python
+    run = rc.train("tomita", steps=50, hidden_size=16)
+    ```
+    """
+    how: dict[str, Any] = {"minutes": minutes, "monitor": monitor, "tensorboard": tensorboard, "progress": progress}
+    if isinstance(recipe, Task):
+        if data is not None or settings or named:
+            raise OptionError("a task is configured already: give data and settings when you make it.")
+        task = recipe
+    else:
+        chosen = find_recipe(recipe) if isinstance(recipe, str) else recipe
+        if named and settings is not None and not isinstance(settings, Mapping):
+            raise OptionError("give settings as KEY=VALUE texts, or by name: not both.")
+        changes = (
+            settings if settings is not None and not isinstance(settings, Mapping) else {**(settings or {}), **named}
+        )
+        task = chosen.configure(changes, data)
+    with join(task.settings.device) as task.ranks:
+        return train_run(task, None, out=out, **how)
+
+
+def resume(run: Run, **options: Any) -> Run:
+    """Go on with a run; options as for `train`."""
+    with join(run.settings.device) as ranks:
+        run.task = open_task(run.folder, ranks)
+        return train_run(run.task, run, **options)
+
+
+def open_run(path: PathLike, *, device: str = "cpu") -> Run:
+    """The run in a folder.
+
+    ```python
+    run = rc.train("tomita", steps=20)
+    rc.open(run.path).evaluate()
+    ```
+    """
+    return Run(RunFolder.open(Path(path)), device=device)
+
+
+def runs(folder: PathLike = "runs") -> list[Run]:
+    """The runs of a folder, the one that was started last first.
+
+    ```python
+    [(run.path, run.metrics[-1]) for run in rc.runs("runs")]
+    ```
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "not there"
+        raise RunError(
+            f"{folder} is {found}; a folder with runs is asked for. Name one, or train first: recurra train."
+        )
+    return [Run(each) for each in list_runs(folder)]
