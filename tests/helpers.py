@@ -1,6 +1,7 @@
 """Cells to test with, layers with weights away from their first values, and the comparison of two runs."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,6 +39,7 @@ from recurra import (
     zoneout,
 )
 from recurra.engines.choose import ENGINES
+from recurra.models.language import LanguageModel
 from recurra.types import Shape
 
 B, D, H = 3, 4, 5

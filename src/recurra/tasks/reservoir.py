@@ -96,7 +96,7 @@ class Solving:
 class ReservoirSettings(Settings):
     # no optimiser and no cell to choose: these groups are its own, by the names that every task has
     model: ReservoirModelSettings = field(default_factory=ReservoirModelSettings)
-    training: Solving = field(default_factory=Solving)
+    training: Solving = field(default_factory=Solving)  # type: ignore[assignment]
     data: SeriesData = field(default_factory=SeriesData)
     dtype: str = setting("float64", "float64: a readout that is solved for needs all of it", choices=("float64",))
 

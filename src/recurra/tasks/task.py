@@ -66,7 +66,7 @@ class Settings:
     """Whether the model predicts a class at each step, so that a decision tree can mimic it."""
     name: str = setting("", "which recipe this is")
     model: Any = field(default_factory=ModelSettings)
-    training: Any = field(default_factory=Training)
+    training: Training = field(default_factory=Training)
     seed: int = setting(0, "where every random number starts from", low=1 - 2**63, high=2**63 - 1)
     engine: str = setting("auto", "auto, or the name of an engine")
     device: str = setting("cpu", "cpu or cuda", read=lambda device: check_device(device))
