@@ -7,11 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from recurra.errors import OptionError, RunError
 from recurra.runs.folder import RunFolder, list_runs
 from recurra.tasks.catalogue import find_recipe, open_task
+from recurra.tasks.fit import FitSettings, FitTask
 from recurra.tasks.recipe import Recipe
 from recurra.tasks.run import Run, train_run
+from recurra.tasks.settings import from_dict
 from recurra.tasks.task import Task
 from recurra.training.distributed import join
 
@@ -69,15 +73,20 @@ def resume(run: Run, **options: Any) -> Run:
         return train_run(run.task, run, **options)
 
 
-def open_run(path: PathLike, *, device: str = "cpu") -> Run:
+def open_run(path: PathLike, *, device: str = "cpu", model: nn.Module | None = None) -> Run:
     """The run in a folder.
+
+    - `device`: where its model runs. `model`: of a run of `fit`, the module that its weights are loaded into.
 
     ```python
     run = rc.train("tomita", steps=20)
     rc.open(run.path).evaluate()
     ```
     """
-    return Run(RunFolder.open(Path(path)), device=device)
+    folder = RunFolder.open(Path(path))
+    if folder.recipe.get("name") != "fit":
+        return Run(folder, device=device)
+    return Run(folder, FitTask(from_dict(FitSettings, folder.recipe), model=model), device)
 
 
 def runs(folder: PathLike = "runs") -> list[Run]:

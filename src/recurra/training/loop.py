@@ -224,7 +224,7 @@ Whole = Callable[[Any, Any], Tensor]
 class Trainer:
     """A model in training: what it has besides its weights, and the events of each step.
 
-    - `evaluate`: the model to its score on validation data; less is better.
+    - `evaluate`: the model to its score on validation data; less is better. `None`: the last model is kept.
     - `loss`: predictions, targets and the weight of each step, to what is minimised.
     - `whole`: for models that do not read step by step (of pairs, of trees): the model and a batch to the loss, summed over
       what the batch counts as its tokens. `loss`, truncation and feeding are not used then.
@@ -243,7 +243,7 @@ class Trainer:
         model: nn.Module,
         batches: Batches,
         settings: Training,
-        evaluate: Callable[[Any], float],
+        evaluate: Callable[[Any], float] | None,
         *,
         loss: Loss = weighted_nll,
         whole: Whole | None = None,
@@ -325,7 +325,7 @@ class Trainer:
                 return
             is_best = False
             small = settings.stop_at_gradient is not None and event.gradient_norm < settings.stop_at_gradient
-            if validates or last or small:
+            if self.evaluate is not None and (validates or last or small):
                 validated = self.validate()
                 is_best = validated.is_best
                 yield validated
@@ -470,6 +470,7 @@ class Trainer:
         return torch.autocast(self.device.type, torch.bfloat16) if self.bfloat16 else nullcontext()
 
     def validate(self) -> Validated:
+        assert self.evaluate is not None
         value = self.evaluate(self.evaluated)
         is_best = value < self.best
         self.best, self.since_best = (value, 0) if is_best else (self.best, self.since_best + 1)
