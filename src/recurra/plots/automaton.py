@@ -65,12 +65,12 @@ def edges(machine: Automaton) -> list[Edge]:
 def _weighted_edges(machine: Weighted, state: int) -> list[Edge]:
     """The likeliest symbols with their probabilities, by where they lead; then how many others there are, and theirs."""
     groups: dict[int, list[str]] = {}
-    order = machine.chances[state].sort(descending=True)
+    order = machine.probabilities[state].sort(descending=True)
     likely = [(k, p) for k, p in zip(order.indices.tolist(), order.values.tolist(), strict=True) if p >= RARE][:LIKELY]
-    for k, chance in likely:
+    for k, p in likely:
         then = int(machine.after[state, k]) if k < len(machine.symbols) else NOWHERE
-        groups.setdefault(then, []).append(f"{shown(machine.classes[k])} {chance:.2f}")
-    others, rest = len(machine.classes) - len(likely), 1 - sum(chance for _, chance in likely)
+        groups.setdefault(then, []).append(f"{shown(machine.classes[k])} {p:.2f}")
+    others, rest = len(machine.classes) - len(likely), 1 - sum(p for _, p in likely)
     found = [Edge(state, then, ", ".join(symbols)) for then, symbols in groups.items()]
     return [*found, Edge(state, NOWHERE, f"{others} others {rest:.2f}")] if rest >= 0.005 else found
 

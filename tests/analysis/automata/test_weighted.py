@@ -120,7 +120,7 @@ def test_of_strings_that_end_only_what_is_inside_counts() -> None:
     assert found.nats == pytest.approx((math.log(4) + 2 * math.log(2)) / 3)
     assert found.chosen.nats == pytest.approx(found.nats, abs=1e-4)
     assert found.chosen.lost == pytest.approx(0, abs=1e-4)
-    start, other = found.machine.chances.tolist()
+    start, other = found.machine.probabilities.tolist()
     assert start == pytest.approx([0.5, 0.5, 0], abs=1e-4)  # the network does not say how strings begin; they do
     assert other == pytest.approx([0.25, 0.25, 0.5], abs=1e-4)
     assert found.machine.entered.tolist() == [[0, 0], [1 / 3, 2 / 3]]
@@ -133,7 +133,7 @@ def test_chances_are_held_a_few_strings_at_a_time(round_and_round: Reading, monk
     monkeypatch.setattr(weighted, "AT_ONCE", 1000)
     parts = extract_weighted(round_and_round, states=4, count=20, scored=20).chosen
     assert parts.lost == pytest.approx(whole.lost, rel=1e-4)
-    torch.testing.assert_close(parts.automaton.chances, whole.automaton.chances, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(parts.automaton.probabilities, whole.automaton.probabilities, rtol=1e-4, atol=1e-5)
 
 
 def test_clusters_that_lie_apart_are_found() -> None:
