@@ -7,15 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from recurra import CATALOGUE
 from recurra.benchmarks import cells as benchmark
-from recurra.benchmarks.cells import bench_cell
-from recurra.benchmarks.rivals import has_jax
-from recurra.cli.bench import _split
+from recurra.benchmarks import timing
+from recurra.benchmarks.rivals import why_no_jax
+from recurra.cli.bench_cells import split
 from recurra.cli.main import run
 from recurra.engines import choose
 from recurra.engines.eager import Eager
-from recurra.types import Shape
 
 TINY = ("bench", "cells", "--sizes", "2x5x4", "--repeats", "2", "--threads", "1")
 
@@ -66,15 +64,18 @@ def test_json(capsys):
     lstm, gru = found["results"]
     engines = {row["name"] for row in lstm["rows"] if row["kind"] == "engine"}
     assert engines == {name for name in choose.ENGINES if name not in ("eager", *lstm["not_run"])}
-    assert {"nn.LSTM", "plain loop"} <= {row["name"] for row in lstm["rows"]}
+    assert {"nn.LSTM", "loop by hand"} <= {row["name"] for row in lstm["rows"]}
     assert lstm["rival"] == "nn.LSTM"
-    assert gru["rival"] == "plain loop"
+    assert gru["rival"] == "loop by hand"
     assert "torch has kernels for" in gru["not_run"]["vendor"]
     for row in lstm["rows"] + gru["rows"]:
         assert row["agrees"]
         assert row["error"] <= row["limit"]
         assert row["forward_ms"] > 0
         assert row["train_ms"] > 0
+        for what in ("forward", "train"):
+            low, high = row[f"{what}_ms_quartiles"]
+            assert low <= row[f"{what}_ms"] <= high
 
 
 def test_ratios_and_rates_follow_from_the_times(capsys):
@@ -113,38 +114,14 @@ def test_an_engine_that_disagrees_is_reported_and_not_timed(broken, capsys, monk
     assert "DISAGREES: off by" in out
 
 
-def test_an_engine_that_gives_no_numbers_disagrees(monkeypatch):
-    class Nothing(Halved):
-        def run(self, *arguments, **options):
-            right = Eager.run(self, *arguments, **options)
-            return replace(right, outputs=right.outputs * float("nan"))
-
-    monkeypatch.setitem(choose.ENGINES, "halved", Nothing())
-    result = bench_cell(CATALOGUE["elman"], Shape(2, 3, 4, 4), engines=["halved"], repeats=1)
-    assert not result.agrees
-
-
-def test_rounds_go_through_all_runners_in_turn(monkeypatch):
-    """Interleaved: whatever the machine does meanwhile falls on each of them."""
-    order = []
-
-    def seconds(call, device):
-        order.append(call.__qualname__.split(".")[0])
-        return 0.001 * len(order)
-
-    monkeypatch.setattr(benchmark, "_seconds", seconds)
-    result = bench_cell(CATALOGUE["elman"], Shape(2, 3, 4, 4), engines=["vendor"], repeats=4, forward_only=True)
-    if not has_jax():
-        first, second, third = "engine_runner", "torch_runner", "engine_runner"  # vendor, nn.RNN, the plain loop
-        assert order == [first, second, third] * 4 + [first, second]  # a warm-up and 4 rounds; the loop has 3
-        assert [row.forward_ms for row in result.rows] == pytest.approx([8.5, 9.5, 9.0])
-
-
 def test_a_cell_of_your_own_and_options_in_brackets(capsys):
-    assert _split("lstm, skip(d=2, x=3),a.py:b") == ["lstm", "skip(d=2, x=3)", "a.py:b"]
+    assert split("lstm, skip(d=2, x=3),a.py:b") == ["lstm", "skip(d=2, x=3)", "a.py:b"]
     code, found = report(capsys, "--cells", "examples/fading.py:fading,skip(d=2)", "--no-streaming")
     assert code == 0
-    assert [result["cell"] for result in found["results"]] == ["fading", "skip"]
+    assert [(result["cell"], result["rival"]) for result in found["results"]] == [
+        ("fading", "loop (eager engine)"),
+        ("skip", "loop (eager engine)"),
+    ]
 
 
 def test_streaming(capsys):
@@ -196,7 +173,7 @@ def test_without_matplotlib(capsys, monkeypatch, tmp_path):
 
     monkeypatch.setattr(builtins, "__import__", without)
     assert run([*TINY, "--plot", str(tmp_path / "p.svg")]) == 2
-    assert "--plot needs matplotlib. Install it with: pip install 'recurra[analysis]'" in capsys.readouterr().err
+    assert "plots need matplotlib. Install it with pip install 'recurra[analysis]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -231,7 +208,17 @@ def test_threads_are_as_before(capsys):
     assert torch.get_num_threads() == before
 
 
-@pytest.mark.skipif(not has_jax(), reason="jax is not installed")
+def test_the_default_is_as_many_threads_as_torch_has(capsys):
+    """As OMP_NUM_THREADS has it, on any number of cores."""
+    with timing.threads(3):
+        capsys.readouterr()
+        assert (
+            run([*TINY[:-2], "--cells", "elman", "--engines", "vendor", "--no-streaming", "--no-loop", "--json"]) == 0
+        )
+        assert json.loads(capsys.readouterr().out)["machine"]["threads"] == 3
+
+
+@pytest.mark.skipif(why_no_jax("cpu") is not None, reason="jax is not installed")
 def test_jax_agrees(capsys):
     code, found = report(capsys, "--cells", "lstm,skip,lstm_norm,clockwork", "--dtype", "float64", "--no-streaming")
     assert code == 0

@@ -30,4 +30,4 @@ def test_a_text_that_is_too_short(tmp_path, capsys: pytest.CaptureFixture[str]) 
     text = tmp_path / "text.txt"
     text.write_text("short")
     assert run(["bench", "language", str(text), *TINY]) == 2
-    assert "5 symbols" in capsys.readouterr().err
+    assert "5 tokens" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from recurra.errors import DataError, OptionError
 
 
 def make_sequences(count, longest, seed=0):
-    """Sequences whose symbols say where they come from: number · 1000 + place + 1, so that no symbol is a zero of padding."""
+    """Sequences whose tokens say where they come from: number · 1000 + place + 1, so that no token is a zero of padding."""
     random = torch.Generator().manual_seed(seed)
     sizes = torch.randint(2, longest + 1, (count,), generator=random).tolist()
     return [torch.arange(size) + 1000 * k + 1 for k, size in enumerate(sizes)]
@@ -64,13 +64,13 @@ def streams(**options):
     shuffle=st.booleans(),
     seed=st.integers(-(2**70), 2**70),
 )
-def test_lanes_are_continuous_pieces_of_the_text(N, batch_size, length, shuffle, seed):
-    lanes = Chunks(torch.arange(N), batch_size, length, shuffle=shuffle, seed=seed)
+def test_streams_are_continuous_parts_of_the_text(N, batch_size, length, shuffle, seed):
+    streams = Chunks(torch.arange(N), batch_size, length, shuffle=shuffle, seed=seed)
     for epoch in range(3):
-        batches = take(lanes, lanes.steps_per_epoch)
+        batches = take(streams, streams.steps_per_epoch)
         assert [batch.fresh for batch in batches] == [True] + [False] * (len(batches) - 1)
         assert all(batch.inputs.shape == (batch_size, length) and batch.lengths is None for batch in batches)
-        assert (lanes.epoch, lanes.step) == (epoch, lanes.steps_per_epoch)
+        assert (streams.epoch, streams.step) == (epoch, streams.steps_per_epoch)
         inputs = torch.cat([batch.inputs for batch in batches], dim=1)
         targets = torch.cat([batch.targets for batch in batches], dim=1)
         starts = inputs[:, 0]
@@ -79,14 +79,16 @@ def test_lanes_are_continuous_pieces_of_the_text(N, batch_size, length, shuffle,
         assert torch.equal(targets, inputs + 1)
         assert targets.max() < N
         assert 0 <= starts[0] < (length if shuffle else 1)
-        assert len(torch.unique(inputs)) == inputs.numel(), "two lanes share a symbol"
+        assert len(torch.unique(inputs)) == inputs.numel(), "two streams share a token"
         assert N - inputs.numel() <= 2 * batch_size * length + length, "too much is left out"
 
 
 def test_every_offset_comes_up_and_changes_with_epoch_and_seed():
     def offsets(seed):
-        lanes = Chunks(torch.arange(100), 2, 8, seed=seed)
-        return [int(lanes.next().inputs[0, 0]) for _ in range(lanes.steps_per_epoch * 60)][:: lanes.steps_per_epoch]
+        streams = Chunks(torch.arange(100), 2, 8, seed=seed)
+        return [int(streams.next().inputs[0, 0]) for _ in range(streams.steps_per_epoch * 60)][
+            :: streams.steps_per_epoch
+        ]
 
     assert set(offsets(0)) == set(range(8))
     assert offsets(0) == offsets(0) != offsets(1)
@@ -94,42 +96,42 @@ def test_every_offset_comes_up_and_changes_with_epoch_and_seed():
 
 def test_a_text_with_room_for_one_chunk_only():
     for shuffle in (False, True):
-        lanes = Chunks(torch.arange(41), 4, 10, shuffle=shuffle)
-        assert lanes.steps_per_epoch == 1
-        assert torch.equal(lanes.next().inputs.flatten(), torch.arange(40))
-        assert torch.equal(lanes.next().targets.flatten(), torch.arange(1, 41))
-        assert lanes.epoch == 1
+        streams = Chunks(torch.arange(41), 4, 10, shuffle=shuffle)
+        assert streams.steps_per_epoch == 1
+        assert torch.equal(streams.next().inputs.flatten(), torch.arange(40))
+        assert torch.equal(streams.next().targets.flatten(), torch.arange(1, 41))
+        assert streams.epoch == 1
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_a_text_that_is_too_short_to_train_on(shuffle):
-    lanes = Chunks(torch.arange(40), 4, 10, shuffle=shuffle)
-    for ask in (lanes.next, lambda: lanes.steps_per_epoch):
-        with pytest.raises(DataError, match=r"4 lanes of 10 steps needs .* at least 41 symbols; this one has 40"):
+    streams = Chunks(torch.arange(40), 4, 10, shuffle=shuffle)
+    for ask in (streams.next, lambda: streams.steps_per_epoch):
+        with pytest.raises(DataError, match=r"4 streams of 10 steps needs .* at least 41 tokens; this one has 40"):
             ask()
-    assert sum(batch.tokens for batch in lanes.one_pass()) == 39
+    assert sum(batch.tokens for batch in streams.one_pass()) == 39
 
 
 def test_a_view_of_a_longer_text():
-    """The lanes are cut from memory by place: a text that is part of another, or of fewer bits, is still itself."""
+    """The streams are cut from memory by place: a text that is part of another, or of fewer bits, is still itself."""
     for text in (torch.arange(300)[100:200], torch.arange(100, 300, 2), torch.arange(100, 220, dtype=torch.int32)):
-        lanes = Chunks(text, 3, 4, shuffle=False)
-        assert torch.equal(lanes.next().inputs[0], text[:4].long())
-        assert lanes.next().targets.dtype == torch.int64
+        streams = Chunks(text, 3, 4, shuffle=False)
+        assert torch.equal(streams.next().inputs[0], text[:4].long())
+        assert streams.next().targets.dtype == torch.int64
 
 
 @given(N=st.integers(2, 60), batch_size=st.integers(1, 5), length=st.integers(1, 70))
-def test_one_pass_over_lanes_counts_each_target_once(N, batch_size, length):
-    lanes = Chunks(torch.arange(N) + 1, batch_size, length)
-    batches = list(lanes.one_pass())
+def test_one_pass_over_streams_counts_each_target_once(N, batch_size, length):
+    streams = Chunks(torch.arange(N) + 1, batch_size, length)
+    batches = list(streams.one_pass())
     assert [batch.fresh for batch in batches] == [True] + [False] * (len(batches) - 1)
     assert sum(batch.tokens for batch in batches) == N - 1
     assert all(batch.inputs.shape[1] <= length for batch in batches)
     found = []
-    for lane in range(batch_size):
-        inputs = torch.cat([true_rows(batch, "inputs")[lane] for batch in batches])
-        targets = torch.cat([true_rows(batch, "targets")[lane] for batch in batches])
-        assert torch.equal(targets, inputs + 1), "a lane goes on where it stopped"
+    for stream in range(batch_size):
+        inputs = torch.cat([true_rows(batch, "inputs")[stream] for batch in batches])
+        targets = torch.cat([true_rows(batch, "targets")[stream] for batch in batches])
+        assert torch.equal(targets, inputs + 1), "a stream goes on where it stopped"
         found.append(targets)
     assert torch.equal(torch.cat(found), torch.arange(2, N + 1))
     for batch in batches:
@@ -137,15 +139,15 @@ def test_one_pass_over_lanes_counts_each_target_once(N, batch_size, length):
             outside = torch.arange(batch.inputs.shape[1]) >= batch.lengths[:, None]
             assert not batch.inputs[outside].any()
             assert not batch.targets[outside].any()
-        # so that state carried over a row of length 0 is only ever at the end of a lane
+        # so that state carried over a row of length 0 is only ever at the end of a stream
         assert batch is batches[-1] or batch.lengths is None or length == batch.inputs.shape[1]
 
 
-def test_one_pass_with_one_lane_is_the_text():
+def test_one_pass_with_one_stream_is_the_text():
     batches = list(Chunks(torch.arange(10), 1, 4).one_pass())
     assert [batch.inputs.tolist() for batch in batches] == [[[0, 1, 2, 3]], [[4, 5, 6, 7]], [[8]]]
     assert [batch.targets.tolist() for batch in batches] == [[[1, 2, 3, 4]], [[5, 6, 7, 8]], [[9]]]
-    with pytest.raises(DataError, match="at least 2 symbols; this one has 1"):
+    with pytest.raises(DataError, match="at least 2 tokens; this one has 1"):
         next(Chunks(torch.tensor([5]), 1, 4).one_pass())
 
 
@@ -199,7 +201,7 @@ def test_a_place_in_other_data_is_refused():
     N=st.integers(2, 90),
     shuffle=st.booleans(),
 )
-def test_lanes_of_all_ranks_are_those_of_one(world, rows, length, N, shuffle):
+def test_streams_of_all_ranks_are_those_of_one(world, rows, length, N, shuffle):
     def build(**options):
         return Chunks(torch.arange(N) + 1, world * rows, length, seed=5, shuffle=shuffle, **options)
 
@@ -346,12 +348,12 @@ def make_numbers(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, tor
     return torch.rand(count, 5, 2, generator=random), torch.rand(count, 5, 1, generator=random), scored
 
 
-def make_symbols(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+def make_tokens(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     ids = torch.randint(9, (count, 4), generator=torch.Generator().manual_seed(seed))
     return ids, ids.flip(1), None
 
 
-@pytest.mark.parametrize("make", [make_numbers, make_symbols])
+@pytest.mark.parametrize("make", [make_numbers, make_tokens])
 class TestGenerated:
     def test_the_same_seed_gives_the_same_batches(self, make) -> None:
         one, two, other = (take(Generated(make, 6, 4, seed=seed), 10) for seed in (3, 3, 4))
@@ -410,7 +412,7 @@ def test_long_seeds_of_generated_data_share_nothing_with_short_ones(seed: int) -
     for other in (seed, seed + 2**32, seed + 2**32 + 1):
         seeds: set[int] = set()
         batches = Generated(
-            lambda count, number, seeds=seeds: seeds.add(number) or make_symbols(count, 0), 1, 3, seed=other
+            lambda count, number, seeds=seeds: seeds.add(number) or make_tokens(count, 0), 1, 3, seed=other
         )
         take(batches, 12)
         assert len(seeds) == 12

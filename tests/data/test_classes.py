@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from recurra.data.classes import Labelled, LabelledBatches
 from recurra.data.images import read_images
 from recurra.data.number_table import read_table
-from recurra.data.plane import TASKS, made_up
+from recurra.data.plane import TASKS, synthetic
 from recurra.errors import DataError, OptionError
 
 IRIS = "length,width,species\n5.1,3.5,setosa\n7.0,3.2,versicolor\n4.9,3.0,setosa\n6.4,3.2,versicolor\n"
@@ -153,29 +153,29 @@ class TestMadeUp:
     @pytest.mark.parametrize("task", TASKS)
     @given(seed=st.integers(0, 99), count=st.integers(2, 300))
     def test_a_seed_says_what_comes_and_classes_are_even(self, task: str, seed: int, count: int) -> None:
-        points, again, other = (made_up(task, count, each, 0.1) for each in (seed, seed, seed + 1))
+        points, again, other = (synthetic(task, count, each, 0.1) for each in (seed, seed, seed + 1))
         assert torch.equal(points.x, again.x)
         assert not torch.equal(points.x, other.x)
         assert points.x.shape == (count, 2)
         assert abs(2 * int(points.labels.sum()) - count) <= 1
 
     def test_classes_are_where_they_should_be(self) -> None:
-        x, labels = (points := made_up("xor", 500)).x, points.labels
+        x, labels = (points := synthetic("xor", 500)).x, points.labels
         assert torch.equal((x[:, 0] * x[:, 1] < 0).long(), labels)
-        x, labels = (points := made_up("circles", 500)).x, points.labels
+        x, labels = (points := synthetic("circles", 500)).x, points.labels
         assert torch.equal((x.norm(dim=1) > 0.6).long(), labels)
-        x, labels = (points := made_up("spirals", 500)).x, points.labels
+        x, labels = (points := synthetic("spirals", 500)).x, points.labels
         turned = 2 * torch.pi * 1.75 * (x.norm(dim=1) - 0.1) / 0.9 + torch.pi * labels  # the angle from the radius
         torch.testing.assert_close(torch.atan2(x[:, 1], x[:, 0]).cos(), turned.cos())
         torch.testing.assert_close(torch.atan2(x[:, 1], x[:, 0]).sin(), turned.sin())
 
     def test_wrong_sizes(self) -> None:
         with pytest.raises(OptionError, match="count must be at least 2"):
-            made_up("xor", 1)
+            synthetic("xor", 1)
         with pytest.raises(OptionError, match="noise must not be negative"):
-            made_up("xor", 5, noise=-1)
+            synthetic("xor", 5, noise=-1)
         with pytest.raises(OptionError, match=r"'spiral' does not exist. Did you mean 'spirals'"):
-            made_up("spiral", 5)
+            synthetic("spiral", 5)
 
 
 def test_every_example_once_in_an_epoch_and_in_another_order_in_the_next() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from recurra.data.encoding import Channels, Names, Symbols, encoder_from_json, fit_encoder
+from recurra.data.encoding import Channels, Names, Tokens, encoder_from_json, fit_encoder
 from recurra.data.labelled import Labelled
 from recurra.errors import DataError, OptionError
 
@@ -85,7 +85,7 @@ class TestSymbols:
 
     def test_tokens_stay_whole(self) -> None:
         data = Labelled("tokens", [["U.S.", "of", "A"], ["of"]], None)
-        encoder = Symbols.fit(data, "char", min_count=2, max_symbols=None)
+        encoder = Tokens.fit(data, "char", min_count=2, max_symbols=None)
         assert encoder.size == 2
         assert encoder.encode(data, torch.float32)[0].tolist() == [0, 1, 0, 1]
 

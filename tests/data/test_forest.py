@@ -14,8 +14,8 @@ from recurra.errors import DataError
 def plant(shapes: list[list[int]]) -> Forest:
     """Each tree by a list of numbers: node n + 1 hangs under the node of that number, or below."""
     parents = [[-1, *(number % (n + 1) for n, number in enumerate(numbers))] for numbers in shapes]
-    symbols = [[10 * k + n for n in range(len(tree))] for k, tree in enumerate(parents)]
-    return make_forest(parents, symbols, [[-1] * len(tree) for tree in parents])
+    tokens = [[10 * k + n for n in range(len(tree))] for k, tree in enumerate(parents)]
+    return make_forest(parents, tokens, [[-1] * len(tree) for tree in parents])
 
 
 forests = some.lists(some.lists(some.integers(0, 10**6), max_size=20), min_size=1, max_size=5).map(plant)
@@ -40,7 +40,7 @@ def test_some_of_the_trees(forest: Forest) -> None:
         own = slice(starts[k], starts[k] + int(forest.sizes[k]))
         there = int(taken.roots[place])
         part = slice(there, there + int(taken.sizes[place]))
-        assert taken.symbols[part].tolist() == forest.symbols[own].tolist()
+        assert taken.tokens[part].tolist() == forest.tokens[own].tolist()
         assert taken.heights[part].tolist() == forest.heights[own].tolist()
         assert [p - there for p in taken.parents[part].tolist()[1:]] == [
             p - starts[k] for p in forest.parents[own].tolist()[1:]
@@ -52,17 +52,17 @@ def test_a_schedule_hands_every_node_up_once(forest: Forest) -> None:
     """What arrives at each level are the true children of its nodes, in order of position and parent."""
     schedule = forest.schedule
     numbers = schedule.order.split([level.size for level in schedule.levels])
-    pieces: list[list[torch.Tensor]] = []
+    groups: list[list[torch.Tensor]] = []
     seen = []
     for height, (level, nodes) in enumerate(zip(schedule.levels, numbers, strict=True)):
         assert set(forest.heights[nodes].tolist()) == {height}
-        arrived = torch.cat([pieces[lower][k] for lower, k in level.sources] or [torch.zeros(0, dtype=torch.int64)])
+        arrived = torch.cat([groups[lower][k] for lower, k in level.sources] or [torch.zeros(0, dtype=torch.int64)])
         arrived = arrived if level.arrive is None else arrived[level.arrive]
         assert forest.parents[arrived].tolist() == nodes[level.owners].tolist()
         assert forest.positions[arrived].tolist() == level.positions.tolist()
         assert level.owners.tolist() == [n for width in level.widths for n in range(width)]
         seen += arrived.tolist()
-        pieces.append(list((nodes if level.leave is None else nodes[level.leave]).split(level.pieces)))
+        groups.append(list((nodes if level.leave is None else nodes[level.leave]).split(level.groups)))
     assert sorted([*seen, *forest.roots.tolist()]) == list(range(forest.nodes))
     assert schedule.order[schedule.back].tolist() == list(range(forest.nodes))
 
@@ -72,9 +72,9 @@ def test_balanced_trees_are_as_flat_as_can_be(length: int) -> None:
     forest = balanced([torch.arange(1, length + 1), torch.tensor([5])], inner=0)
     assert forest.depths.tolist() == [math.ceil(math.log2(length)), 0]
     first = forest.take(torch.tensor([0]))
-    leaves = first.symbols[first.heights == 0]
+    leaves = first.tokens[first.heights == 0]
     assert leaves.tolist() == list(range(1, length + 1))  # in the order of the sequence
-    assert bool((first.symbols[first.heights > 0] == 0).all())
+    assert bool((first.tokens[first.heights > 0] == 0).all())
     assert first.nodes == 2 * length - 1
     assert first.widest == (2 if length > 1 else 0)
 
@@ -89,8 +89,8 @@ class TestRefused:
         with pytest.raises(DataError, match="tree 1: the parents must be -1"):
             make_forest([[-1], parents], [[0], [0] * len(parents)])
 
-    def test_symbols_of_another_number(self) -> None:
-        with pytest.raises(DataError, match="symbols must be one for each node"):
+    def test_tokens_of_another_number(self) -> None:
+        with pytest.raises(DataError, match="tokens must be one for each node"):
             make_forest([[-1, 0]], [[0]])
 
     def test_an_empty_sequence(self) -> None:

@@ -37,7 +37,7 @@ def told_apart(language: FormalLanguage, length: int) -> int:
     for state in range(len(language.after)):
         said, reached = [], [state]
         for _ in range(length + 1):
-            said += [language.says[now] for now in reached]
+            said += [language.outputs[now] for now in reached]
             reached = [language.after[now][k] for now in reached for k in range(len(language.symbols))]
         behaviours.add(tuple(said))
     return len(behaviours)

@@ -113,7 +113,7 @@ class TestTags:
         ("a.jsonl", '{"tokens": ["x", "y"], "tags": ["a"]}\n', TAGS, "each of the 2 steps is needed; found 1"),
         ("a.jsonl", '{"text": "x", "tags": ["a"]}\n', TAGS, "write a list"),
         ("a.conll", "the DT\ncat\n", TAGS, "line 2: 'cat' has no tag"),
-        ("a.txt", "words\n", How(), "the ending .txt says nothing"),
+        ("a.txt", "words\n", How(), "the ending .txt is not known"),
         ("a.ts", "@classLabel true a\n@data\n", How(), "holds no sequence"),
         ("a.ts", "@classLabel false\n@data\n1,2\n", How(), "no labels"),
     ],

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from recurra.data.addition import made_sums
-from recurra.data.dates import FORMATS, made_dates, write_date
+from recurra.data.addition import synthetic_sums
+from recurra.data.dates import FORMATS, synthetic_dates, write_date
 from recurra.data.pairs import Pair, PairBatch, Pairs, read_pairs, split_pairs
 from recurra.errors import DataError, OptionError
 
@@ -183,36 +183,36 @@ class TestDates:
         assert all(len(found) == 1 for found in meanings.values())
 
     def test_days_and_texts_come_once_and_by_the_seed(self) -> None:
-        pairs = made_dates(5000, seed=1)
+        pairs = synthetic_dates(5000, seed=1)
         assert len({pair.target for pair in pairs}) == len({pair.source for pair in pairs}) == 5000
-        assert pairs == made_dates(5000, seed=1)
-        assert pairs != made_dates(5000, seed=2)
+        assert pairs == synthetic_dates(5000, seed=1)
+        assert pairs != synthetic_dates(5000, seed=2)
         assert all(date.fromisoformat(pair.target).isoformat() == pair.target for pair in pairs)
 
     def test_no_day_is_in_two_parts(self) -> None:
-        train, valid, test = ({pair.target for pair in part} for part in split_pairs(made_dates(1000), 0.1, 0.1))
+        train, valid, test = ({pair.target for pair in part} for part in split_pairs(synthetic_dates(1000), 0.1, 0.1))
         assert not train & valid | train & test | valid & test
 
     def test_more_than_there_are(self) -> None:
         with pytest.raises(OptionError, match="73,049"):
-            made_dates(73_050)
+            synthetic_dates(73_050)
 
 
 class TestAddition:
     def test_answers_are_right_and_reversed(self) -> None:
-        for pair in made_sums(2000, seed=5):
+        for pair in synthetic_sums(2000, seed=5):
             a, b = (int(number) for number in pair.source.split("+"))
             assert max(a, b) <= 999
             assert int(pair.target[::-1]) == a + b
 
     def test_no_two_numbers_come_together_twice(self) -> None:
-        pairs = made_sums(55, digits=1)  # all that there are
+        pairs = synthetic_sums(55, digits=1)  # all that there are
         sums = {tuple(sorted(int(number) for number in pair.source.split("+"))) for pair in pairs}
         assert sums == {(a, b) for b in range(10) for a in range(b + 1)}
         assert any(a > b for a, b in (map(int, pair.source.split("+")) for pair in pairs))
         with pytest.raises(OptionError, match="1 and 55"):
-            made_sums(56, digits=1)
+            synthetic_sums(56, digits=1)
 
     def test_the_seed_decides(self) -> None:
-        assert made_sums(100, seed=1) == made_sums(100, seed=1)
-        assert made_sums(100, seed=1) != made_sums(100, seed=2)
+        assert synthetic_sums(100, seed=1) == synthetic_sums(100, seed=1)
+        assert synthetic_sums(100, seed=1) != synthetic_sums(100, seed=2)

@@ -13,6 +13,7 @@ from recurra.data.text import (
     Document,
     python_source,
     read_documents,
+    read_split,
     split_by_document,
     split_by_position,
     split_lines,
@@ -253,3 +254,27 @@ def test_fractions_leave_something_to_train_on(valid, test):
 
 def test_what_others_import_from_here():
     assert all(hasattr(text, name) for name in text.__all__)
+
+
+@pytest.mark.parametrize(
+    ("named", "sizes"),
+    [
+        ((None, None), (6, 2, 2)),
+        (("valid", None), (8, 3, 2)),
+        ((None, "test"), (8, 2, 3)),
+        (("valid", "test"), (10, 3, 3)),
+    ],
+)
+def test_a_part_with_its_own_file_takes_no_share(tmp_path, named, sizes):
+    for name, count in (("train", 10), ("valid", 3), ("test", 3)):
+        (tmp_path / name).write_text("".join(f"{name} {k}\n" for k in range(count)))
+
+    def read(path):
+        return read_documents(path)[0].text.splitlines()
+
+    paths = [None if name is None else str(tmp_path / name) for name in named]
+    parts = read_split(read, split_lines, str(tmp_path / "train"), *paths, valid=0.2, test=0.2)
+    assert tuple(map(len, parts)) == sizes
+    for name, part in zip(("train", *named), parts, strict=True):
+        assert all(line.startswith(name or "train") for line in part)
+    assert len({line for part in parts for line in part}) == sum(sizes)

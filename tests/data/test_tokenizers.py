@@ -58,7 +58,7 @@ def test_a_saved_vocabulary_is_the_same(kind, sequences):
 
 
 @every_kind
-def test_start_and_end_are_symbols_of_their_own(kind):
+def test_start_and_end_are_tokens_of_their_own(kind):
     plain, both = built(kind), built(kind, True)
     assert (plain.start, plain.end) == (None, None)
     assert {both.start, both.end} == {plain.size, plain.size + 1} == {both.size - 2, both.size - 1}
@@ -67,9 +67,9 @@ def test_start_and_end_are_symbols_of_their_own(kind):
 
 
 @every_kind
-def test_a_number_that_is_no_symbol(kind):
+def test_a_number_that_is_no_token(kind):
     for number in (-1, built(kind).size):
-        with pytest.raises(DataError, match=f"^{number} is not a symbol: this {kind} vocabulary has 0 to"):
+        with pytest.raises(DataError, match=f"^{number} is not a token: this {kind} vocabulary has 0 to"):
             built(kind).decode([0, number])
 
 
@@ -96,7 +96,7 @@ def test_no_other_character_is_taken_for_a_known_one():
 
 def test_unknown_characters_are_named():
     tokenizer = build_tokenizer("char", ["abc"])
-    with pytest.raises(DataError, match=r"vocabulary \(4 symbols\) has no character 'é', '\\n', '\\U0010ffff'\. Leave"):
+    with pytest.raises(DataError, match=r"vocabulary \(4 tokens\) has no character 'é', '\\n', '\\U0010ffff'\. Leave"):
         tokenizer.encode("aéb\né\U0010ffff")
     with pytest.raises(DataError, match=r"'\\udcff'"):
         tokenizer.encode("\udcff")
@@ -109,22 +109,22 @@ def test_unknown_characters_are_named():
 
 @pytest.mark.parametrize("kind", ["char", "word"])
 @pytest.mark.parametrize("option", [{"min_count": 2}, {"max_size": 3}])
-def test_what_is_rare_is_cut_and_then_unknown_is_a_symbol_like_others(kind, option):
+def test_what_is_rare_is_cut_and_then_unknown_is_a_token_like_others(kind, option):
     tokenizer = build_tokenizer(kind, ["b b", "b\n\n\n\na" if kind == "word" else "bb\n\n\n\na"], **option)
     found = tokenizer_from_json(tokenizer.to_json()) if kind == "char" else tokenizer
-    assert sorted(found.symbols[1:]) == ["\n", "b"]
-    assert found.encode("a\nb").tolist() == [0, found.symbols.index("\n"), found.symbols.index("b")]
+    assert sorted(found.tokens[1:]) == ["\n", "b"]
+    assert found.encode("a\nb").tolist() == [0, found.tokens.index("\n"), found.tokens.index("b")]
     with pytest.raises(DataError, match=f"has no {kind}.* 'a'"):
         found.encode("a\nb", unknown="error")
 
 
-def test_max_size_counts_every_symbol_and_keeps_the_most_frequent():
+def test_max_size_counts_every_token_and_keeps_the_most_frequent():
     text = "".join(letter * (k + 1) for k, letter in enumerate("zyxwvuts"))
     tokenizer = build_tokenizer("char", [text], max_size=6, sequences=True)
     assert tokenizer.size == 6
-    assert tokenizer.symbols == ["<unk>", "s", "t", "u"]
+    assert tokenizer.tokens == ["<unk>", "s", "t", "u"]
     assert build_tokenizer("char", [text], max_size=100).cut is False
-    assert build_tokenizer("word", ["b a b c a b"], max_size=4).symbols == ["<unk>", "b", "a", "c"]
+    assert build_tokenizer("word", ["b a b c a b"], max_size=4).tokens == ["<unk>", "b", "a", "c"]
     assert build_tokenizer("bpe", ["low lower lowest " * 9], max_size=262, sequences=True).size == 262
 
 
@@ -141,8 +141,8 @@ def test_words_are_read_as_a_reader_would():
 def test_words_that_are_made_up_read_well():
     tokenizer = build_tokenizer("word", ["Hello, world! (A test.)\n"])
     words = ["(", "Hello", "world", ")", ",", "A", "test", ".", "\n", "A"]
-    assert tokenizer.decode([tokenizer.symbols.index(word) for word in words]) == "(Hello world), A test.\nA"
-    assert tokenizer.decode([0, tokenizer.symbols.index("test")]) == "<unk> test"
+    assert tokenizer.decode([tokenizer.tokens.index(word) for word in words]) == "(Hello world), A test.\nA"
+    assert tokenizer.decode([0, tokenizer.tokens.index("test")]) == "<unk> test"
     with pytest.raises(DataError, match="has no word 'moon'"):
         tokenizer.encode("Hello, moon")
     assert tokenizer.encode("moon", unknown="replace").tolist() == [0]
@@ -205,7 +205,7 @@ def test_a_million_characters_take_milliseconds(kind):
 
 @pytest.mark.parametrize("kind", ["byte", "char", "word", "bpe"])
 @pytest.mark.parametrize("text", ["", "a", "Ein Wörtchen, (noch)  eins!\n\n don't", "  x"])
-def test_where_symbols_end(kind: str, text: str) -> None:
+def test_where_tokens_end(kind: str, text: str) -> None:
     tokenizer = build_tokenizer(kind, ["Ein Wörtchen, (noch)  eins!\n\n don't a x  x"] * 3)
     ends = tokenizer.ends(text).tolist()
     assert len(ends) == len(tokenizer.encode(text))

@@ -24,7 +24,7 @@ def test_labelled_nodes_are_scored_and_counted() -> None:
     assert batch.tokens == batch.all_tokens == sum(k + 2 for k in range(7))
     assert batch.scored is not None
     assert batch.scored[0].tolist() == [float(label >= 0) for label in batch.forest.labels.tolist()]
-    assert batch.inputs[0].tolist() == batch.forest.symbols.tolist()
+    assert batch.inputs[0].tolist() == batch.forest.tokens.tolist()
     assert bool((batch.targets >= 0).all())
 
 
@@ -40,7 +40,7 @@ def test_ranks_share_a_batch() -> None:
     for k, batch in enumerate(whole):
         assert sum(part[k].tokens for part in parts) == batch.tokens
         assert all(part[k].all_tokens == batch.tokens for part in parts)
-        assert torch.cat([part[k].forest.symbols for part in parts]).tolist() == batch.forest.symbols.tolist()
+        assert torch.cat([part[k].forest.tokens for part in parts]).tolist() == batch.forest.tokens.tolist()
 
 
 def test_a_rank_may_have_no_tree() -> None:

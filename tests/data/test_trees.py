@@ -28,23 +28,23 @@ DEEP = 5000
 class TestBrackets:
     def test_labels_and_words(self) -> None:
         (tree,) = parse_expressions("(3 (2 word) (1 (0 a) (2 b)))")
-        assert tree.symbols == [None, "word", None, "a", "b"]
+        assert tree.tokens == [None, "word", None, "a", "b"]
         assert tree.parents == [-1, 0, 0, 2, 2]
         assert tree.labels == ["3", "2", "1", "0", "2"]
 
     def test_words_without_brackets_have_no_label(self) -> None:
         (tree,) = parse_expressions("(3 not (2 so good))")
-        assert tree.symbols == [None, "not", None, "so", "good"]
+        assert tree.tokens == [None, "not", None, "so", "good"]
         assert tree.labels == ["3", None, "2", None, None]
 
     def test_only_the_root(self) -> None:
         (tree,) = parse_expressions("(3 (2 word) (1 b))", labels="root")
-        assert tree.symbols == [None, "word", "b"]
+        assert tree.tokens == [None, "word", "b"]
         assert tree.labels == ["3", None, None]
 
     def test_heads_that_are_read(self) -> None:
         (tree,) = parse_expressions("(yes (S (NP the cat) (VP sat)))", labels="outer")
-        assert tree.symbols == [None, "S", "NP", "the", "cat", "VP", "sat"]
+        assert tree.tokens == [None, "S", "NP", "the", "cat", "VP", "sat"]
         assert tree.parents == [-1, 0, 1, 2, 2, 1, 5]
         assert tree.labels == ["yes", *[None] * 6]
 
@@ -75,7 +75,7 @@ class TestBrackets:
         assert sys.getrecursionlimit() < DEEP
         (tree,) = parse_expressions("(1 " * DEEP + "a" + ")" * DEEP)
         assert len(tree.parents) == DEEP
-        assert tree.symbols[-1] == "a"
+        assert tree.tokens[-1] == "a"
         assert write_expression(tree).count("(") == DEEP
 
     @given(
@@ -93,7 +93,7 @@ class TestBrackets:
 class TestJson:
     def test_objects_lists_and_values(self) -> None:
         tree = json_tree(json.loads('{"label": "yes", "children": ["not", {"symbol": "VP", "children": [7, [true]]}]}'))
-        assert tree.symbols == [None, "not", "VP", "7", None, "true"]
+        assert tree.tokens == [None, "not", "VP", "7", None, "true"]
         assert tree.parents == [-1, 0, 0, 2, 2, 4]
         assert tree.labels == ["yes", *[None] * 5]
 
@@ -162,7 +162,7 @@ class TestJson:
     def test_deeper_than_pythons_recursion(self) -> None:
         tree = json_tree(parse_json("[" * DEEP + '"a"' + "]" * DEEP))
         assert len(tree.parents) == DEEP + 1
-        assert tree.symbols[-1] == "a"
+        assert tree.tokens[-1] == "a"
 
 
 class TestPython:
@@ -173,7 +173,7 @@ class TestPython:
         assert [tree.labels[0] for tree in trees] == ["good", "good", "b"]
         first = trees[0]
         words = "FunctionDef f arguments arg self arg n Return BinOp Name n Add Constant int"
-        assert first.symbols == words.split()
+        assert first.tokens == words.split()
         assert first.parents == [-1, 0, 0, 2, 3, 2, 5, 0, 7, 8, 9, 8, 8, 12]
         assert set(first.labels[1:]) == {None}
 
@@ -212,14 +212,14 @@ class TestVocabulary:
 
     def test_numbers(self) -> None:
         names = build_vocabulary(self.TREES[:1], self.TREES[1:])
-        assert (names.symbols, names.classes, names.widest, names.size) == (["x", "y"], ["a", "b"], 3, 4)
+        assert (names.tokens, names.classes, names.widest, names.size) == (["x", "y"], ["a", "b"], 3, 4)
         forest = names.plant(self.TREES)
-        assert forest.symbols.tolist() == [1, 2, 2, 3, 1, 2, 0, 2]
+        assert forest.tokens.tolist() == [1, 2, 2, 3, 1, 2, 0, 2]
         assert forest.labels.tolist() == [1, -1, -1, -1, 0, 1, 1, 0]
         assert TreeVocabulary.from_json(json.loads(json.dumps(names.to_json()))) == names
 
-    def test_rare_symbols_are_unknown(self) -> None:
-        assert build_vocabulary(self.TREES, min_count=2).symbols == ["x"]
+    def test_rare_tokens_are_unknown(self) -> None:
+        assert build_vocabulary(self.TREES, min_count=2).tokens == ["x"]
 
     def test_a_label_that_was_not_learned(self) -> None:
         with pytest.raises(DataError, match="'c' was not among those that were learned: a, b"):

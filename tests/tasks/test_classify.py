@@ -95,7 +95,7 @@ class TestClassify:
         write_texts(here / "a.csv", 200)
         task = make("classify", "data.path=a.csv", "model.dropout=0", "model.head=last")
         assert "text from 'word', label from 'label'" in task.about_data
-        assert "160 sequences to train on, 20 to validate, 20 to test; 3 char symbols, 2 classes" in task.about_data
+        assert "160 sequences to train on, 20 to validate, 20 to test; 3 char tokens, 2 classes" in task.about_data
         trainer, _ = train(task)
         answer = task.evaluate(trainer.evaluated, Question())
         assert (answer.data, answer.steps) == ("test", 20)

@@ -1,4 +1,4 @@
-"""Trees of taggers and of event logs, and how a strength is chosen from a sweep."""
+"""Trees of taggers and of event logs."""
 
 import json
 from pathlib import Path
@@ -9,52 +9,13 @@ import pytest
 import torch
 
 from recurra.tasks.catalogue import begin, find_recipe
-from recurra.tasks.mimic import Judged, Trained, average, best_possible, choose, held_out, judge_tree, mimic
+from recurra.tasks.mimic import held_out, judge_tree, mimic
 from recurra.tasks.settings import override
 from tests.tasks.test_events import write_log
 
 
 def make(name: str, *settings: str) -> Any:
     return begin(override(find_recipe(name), ["engine=eager", *settings]))
-
-
-def judged(score: float, path: float, leaves: int = 4) -> Judged:
-    return Judged(score, 0.9, path, leaves, 0.95, 0.85)
-
-
-def trained(penalty: str, strength: float, seed: int, score: float, path: float, leaves: int = 4) -> Trained:
-    one = judged(score, path, leaves)
-    return Trained(penalty, strength, seed, one, one, one, 0.5 if penalty == "tree" else None, 1.0)
-
-
-class TestChoosing:
-    def test_means_over_seeds(self) -> None:
-        points = average([trained("none", 0, 0, 0.9, 3), trained("none", 0, 1, 0.94, 4)])
-        assert len(points) == 1
-        assert points[0].test["score"] == pytest.approx(0.92)
-        assert points[0].test["path_length"] == 3.5
-        assert points[0].spread["path_length"] == pytest.approx(0.5**0.5)
-
-    def test_the_shortest_that_costs_little_and_asks_something(self) -> None:
-        runs = [
-            trained("none", 0, 0, 0.95, 3.5),
-            trained("l2", 1, 0, 0.95, 3.0),
-            trained("l2", 3, 0, 0.90, 1.0),
-            trained("tree", 0.01, 0, 0.95, 3.0),
-            trained("tree", 0.05, 0, 0.94, 1.5),
-            trained("tree", 0.1, 0, 0.935, 0.0, leaves=1),
-            trained("tree", 0.2, 0, 0.92, 0.5),
-            trained("l1", 9, 0, 0.5, 0.5),
-        ]
-        chosen = choose(average(runs))
-        assert {name: point.strength for name, point in chosen.items()} == {"none": 0, "l2": 1, "tree": 0.05}
-
-    def test_the_ceiling_is_known_where_data_are_made_up(self) -> None:
-        recipe = override(find_recipe("signal-and-noise"), ["data.test=200"])
-        found = best_possible(recipe, [0])
-        assert found is not None
-        assert 0.94 < found < 0.98
-        assert best_possible(find_recipe("tag"), [0]) is None
 
 
 class TestTaggers:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+from recurra.benchmarks.timing import Say, quiet
+from recurra.results import Result, Table
 from recurra.tasks.catalogue import begin, find_recipe
 from recurra.tasks.language import LanguageTask
 from recurra.tasks.settings import override
@@ -24,7 +25,7 @@ PLACES: dict[str, list[str]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """One network: its place of depth, its size, and the nats per symbol that it reached."""
+    """One network: its place of depth, its size, and the cross-entropy on validation text (nats per token)."""
 
     place: str
     settings: list[str]
@@ -34,12 +35,35 @@ class Row:
     seconds: float
 
 
-def compare_depth(parameters: int, steps: int, path: str | None = None, seed: int = 0) -> Iterator[Row]:
+@dataclass(frozen=True)
+class DepthComparison(Result):
+    """All places of depth at one number of parameters."""
+
+    parameters: int
+    steps: int
+    seed: int
+    rows: tuple[Row, ...]
+
+    def table(self) -> Table:
+        return Table(
+            ["extra layers", "units", "parameters", "nats", "seconds"],
+            [
+                [r.place, str(r.hidden_size), f"{r.parameters:,}", f"{r.valid:.4f}", f"{r.seconds:.0f}"]
+                for r in self.rows
+            ],
+            f"depth at about {self.parameters:,} parameters, {self.steps} steps",
+        )
+
+
+def compare_depth(
+    parameters: int, steps: int, path: str | None = None, seed: int = 0, say: Say = quiet
+) -> DepthComparison:
     """Train a network for each place, all with about as many parameters, the same text and the same number of steps."""
     common = ["model.cell=elman", "model.dropout=0", f"training.steps={steps}", f"seed={seed}", "training.average=none"]
     common += [f"training.validate_every={steps}", "training.learning_rate=0.002", "training.l2=0"]
     common += [f"data.path={path}"] if path is not None else []
     vocabulary_size = _language(common).tokenizer.size
+    rows = []
     for place, extra in PLACES.items():
         size = _size_for(parameters, [*common, *extra], vocabulary_size)
         settings = [*extra, *_units(size)]
@@ -48,7 +72,9 @@ def compare_depth(parameters: int, steps: int, path: str | None = None, seed: in
         for _ in trainer.events():
             pass
         count = sum(each.numel() for each in trainer.model.parameters())
-        yield Row(place, settings, size, count, trainer.best, time.monotonic() - began)
+        rows.append(Row(place, settings, size, count, trainer.best, time.monotonic() - began))
+        say(f"{place}: {trainer.best:.4f} after {rows[-1].seconds:.0f} s")
+    return DepthComparison(parameters, steps, seed, tuple(rows))
 
 
 def _language(settings: list[str]) -> LanguageTask:

@@ -1,16 +1,17 @@
-"""What a layer is measured against: torch's own module of the same cell, and the same equations under JAX's `lax.scan`."""
+"""What a layer is measured against: torch's own module of the same cell, a loop in PyTorch, and JAX's `lax.scan`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from recurra.benchmarks.loops import has_loop, run_loop
 from recurra.cells.graph import LEAVES, NORM_EPSILON, Graph, Node, block, walk
 from recurra.cells.operations import OPERATIONS
 from recurra.engines.vendor import recognise
@@ -19,6 +20,9 @@ from recurra.types import Float
 
 Values = dict[str, Tensor]
 """`outputs` `[B, T, H]`, `gradient of inputs`, and whatever else two runners have in common."""
+
+HAND_LOOP, EAGER_LOOP = "loop by hand", "loop (eager engine)"
+"""Which loop over time a row of the table is."""
 
 
 @dataclass(frozen=True)
@@ -37,25 +41,22 @@ class Runner:
 def engine_runner(
     layer: Recurrent, engine: str, x: Float[Tensor, "B T D"], weight: Float[Tensor, "B T H"], name: str = ""
 ) -> Runner:
-    x = x.detach().clone().requires_grad_()
+    """The layer on that engine."""
+
+    def outputs(x: Tensor) -> Tensor:
+        layer.engine = engine
+        found: Tensor = layer(x).outputs
+        return found
+
+    return _autograd_runner(name or engine, outputs, dict(layer.named_parameters()), x, weight)
+
+
+def loop_runner(layer: Recurrent, x: Float[Tensor, "B T D"], weight: Float[Tensor, "B T H"]) -> Runner:
+    """The loop over time that a person writes by hand where there is one for the cell; otherwise the eager engine."""
+    if not has_loop(layer.cell):
+        return engine_runner(layer, "eager", x, weight, EAGER_LOOP)
     parameters = dict(layer.named_parameters())
-
-    def forward() -> Tensor:
-        layer.engine = engine
-        with torch.no_grad():
-            outputs: Tensor = layer(x).outputs
-            return outputs
-
-    def train() -> tuple[Tensor, ...]:
-        layer.engine = engine
-        outputs = layer(x).outputs
-        return outputs, *torch.autograd.grad(outputs, [x, *parameters.values()], weight, materialize_grads=True)
-
-    def read(found: tuple[Tensor, ...]) -> Values:
-        names = ("outputs", "gradient of inputs", *(f"gradient of {each}" for each in parameters))
-        return {each: value.detach() for each, value in zip(names, found, strict=True)}
-
-    return Runner(name or engine, forward, train, read)
+    return _autograd_runner(HAND_LOOP, lambda x: run_loop(layer.cell, x, *parameters.values()), parameters, x, weight)
 
 
 def torch_runner(
@@ -67,35 +68,44 @@ def torch_runner(
     module = layer.to_torch().train()  # cuDNN gives gradients in training mode only
     module.flatten_parameters()  # where cuDNN wants them, so that it need not copy them at every call
     module.batch_first = False
-    x = x.detach().transpose(0, 1).contiguous().requires_grad_()
-    weight = weight.transpose(0, 1).contiguous()
-    parameters = list(module.parameters())
+    runner = _autograd_runner(
+        f"nn.{type(module).__name__}{note}",
+        lambda x: module(x)[0],
+        dict(module.named_parameters()),
+        x.transpose(0, 1).contiguous(),
+        weight.transpose(0, 1).contiguous(),
+    )
+
+    def read(found: Any) -> Values:  # its weights are cut and ordered otherwise, and its gates have two biases
+        values = runner.read(found)
+        return {name: values[name].transpose(0, 1) for name in ("outputs", "gradient of inputs")}
+
+    return replace(runner, read=read)
+
+
+def _autograd_runner(
+    name: str, outputs: Callable[[Tensor], Tensor], parameters: Mapping[str, Tensor], x: Tensor, weight: Tensor
+) -> Runner:
+    x = x.detach().clone().requires_grad_()
 
     def forward() -> Tensor:
         with torch.no_grad():
-            outputs: Tensor = module(x)[0]
-            return outputs
+            return outputs(x)
 
     def train() -> tuple[Tensor, ...]:
-        outputs = module(x)[0]
-        return outputs, *torch.autograd.grad(outputs, [x, *parameters], weight)
+        y = outputs(x)
+        return y, *torch.autograd.grad(y, [x, *parameters.values()], weight, materialize_grads=True)
 
     def read(found: tuple[Tensor, ...]) -> Values:
-        return {
-            "outputs": found[0].detach().transpose(0, 1),
-            "gradient of inputs": found[1].transpose(0, 1),
-        }
+        names = ("outputs", "gradient of inputs", *(f"gradient of {each}" for each in parameters))
+        return {each: value.detach() for each, value in zip(names, found, strict=True)}
 
-    return Runner(f"nn.{type(module).__name__}{note}", forward, train, read)
-
-
-def has_jax() -> bool:
-    return find_spec("jax") is not None
+    return Runner(name, forward, train, read)
 
 
 def why_no_jax(device: str) -> str | None:
     """Why the equations cannot run under JAX on this device; none if they can."""
-    if not has_jax():
+    if find_spec("jax") is None:
         return "jax is not installed"
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # otherwise it takes most of a GPU's memory at once
     import jax
@@ -216,25 +226,7 @@ def _jax_operations() -> dict[str, Callable[..., Any]]:
     import jax
     from jax import numpy as jnp
 
-    same = (
-        "remainder",
-        "where",
-        "tanh",
-        "exp",
-        "log",
-        "sqrt",
-        "sign",
-        "floor",
-        "minimum",
-        "maximum",
-        "sin",
-        "cos",
-        "abs",
-    )
-    special = {
-        "sigmoid": jax.nn.sigmoid,
-        "relu": jax.nn.relu,
-        "softplus": jax.nn.softplus,
-        "erf": jax.scipy.special.erf,
-    }
-    return {name: getattr(jnp, name) for name in same} | special | {"clamp": jnp.clip}
+    same = ["remainder", "where", "tanh", "exp", "log", "sqrt", "sign", "floor", "minimum", "maximum", "sin", "cos"]
+    found = {name: getattr(jnp, name) for name in [*same, "abs"]}
+    found |= {name: getattr(jax.nn, name) for name in ("sigmoid", "relu", "softplus")}
+    return found | {"clamp": jnp.clip, "erf": jax.scipy.special.erf}

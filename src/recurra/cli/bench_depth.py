@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import asdict
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from recurra.cli.output import AsJson, print_json, print_table
+from recurra.cli.output import AsJson, print_json
 
 
 def depth(
@@ -18,15 +18,5 @@ def depth(
     """Extra layers before, inside and after the recurrence, at equal numbers of parameters: nats on validation text."""
     from recurra.benchmarks.depth import compare_depth
 
-    rows = []
-    for row in compare_depth(parameters, steps, data, seed):
-        rows.append(row)
-        typer.echo(f"{row.place}: {row.valid:.4f} after {row.seconds:.0f} s", err=True)
-    if as_json:
-        print_json({"parameters": parameters, "steps": steps, "seed": seed, "rows": [asdict(row) for row in rows]})
-        return
-    print_table(
-        f"depth at about {parameters:,} parameters, {steps} steps",
-        ["extra layers", "units", "parameters", "nats", "seconds"],
-        [[r.place, str(r.hidden_size), f"{r.parameters:,}", f"{r.valid:.4f}", f"{r.seconds:.0f}"] for r in rows],
-    )
+    found = compare_depth(parameters, steps, data, seed, say=partial(typer.echo, err=True))
+    print_json(found.to_json()) if as_json else print(found)

@@ -9,6 +9,7 @@ import typer
 
 from recurra.cli.automaton import automaton
 from recurra.cli.bench import bench
+from recurra.cli.bench_cells import cells as bench_cells
 from recurra.cli.bench_depth import depth
 from recurra.cli.bench_language import language
 from recurra.cli.bench_mimic import mimic as bench_mimic
@@ -61,6 +62,7 @@ VERBS = (
 )
 for verb in VERBS:
     app.command()(verb)
+bench.command()(bench_cells)
 bench.command()(training)
 bench.command()(language)
 bench.command()(depth)

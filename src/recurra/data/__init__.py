@@ -1,1 +1,1 @@
-"""From files to batches: reading, splitting, symbols, and the order in which a network sees them."""
+"""From files and objects to batches: reading, splitting, tokens, and the order in which a network sees them."""

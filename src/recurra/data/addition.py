@@ -1,4 +1,4 @@
-"""Sums of two numbers, digit by digit: pairs that are made up, so that every right answer is known."""
+"""Sums of two numbers, digit by digit: synthetic pairs, so that every right answer is known."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from recurra.data.pairs import Pair
 from recurra.errors import OptionError
 
 
-def made_sums(count: int, seed: int = 0, digits: int = 3) -> list[Pair]:
+def synthetic_sums(count: int, seed: int = 0, digits: int = 3) -> list[Pair]:
     """Sums of two numbers of at most `digits` digits; the answer is written from its last digit on, as one adds by hand.
 
     No two numbers come together twice, in either order, so that a part that is held out was never seen.
 
     ```python
-    made_sums(2)  # [Pair("407+58", "564"), ...]: 407 + 58 = 465
+    synthetic_sums(2)  # [Pair("407+58", "564"), ...]: 407 + 58 = 465
     ```
     """
     numbers = 10**digits

@@ -1,4 +1,4 @@
-"""The order in which a network sees its data: one long text in lanes, many sequences of similar length together, or made up."""
+"""The order in which a network sees its data: one long text in streams, sequences of similar length together, or synthetic."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ MIXED = 32
 
 @dataclass(frozen=True)
 class Batch:
-    """What a network reads, and what it should say at each step.
+    """What a network reads, and what it should output at each step.
 
-    - `inputs`, `targets`: of text, the symbols, and for each the one that follows it.
+    - `inputs`, `targets`: of text, the tokens, and for each the one that follows it.
     - `lengths`: how many steps of each row are true; `None` where all are. Past the end there are zeros.
     - `fresh`: state carried from the batch before must be dropped.
     - `scored`: how much the loss of each step counts; `None`: every true step counts once.
@@ -59,7 +59,7 @@ class Batch:
 
 
 class Batches(ABC):
-    """Batches without end for training, one pass for evaluation, and a place that can be saved.
+    """An infinite iterator of batches for training, one pass for evaluation, and a place that can be saved.
 
     `batch_size` counts the rows of all ranks together. What a rank sees depends on `(seed, epoch)` and on nothing that has
     happened, so that batches put back where they were go on as if they had never stopped.
@@ -135,11 +135,11 @@ class Batches(ABC):
 
 
 class Chunks(Batches):
-    """One long text, cut into `batch_size` continuous lanes that are read side by side, `length` steps at a time.
+    """One long text, cut into `batch_size` continuous streams that are read side by side, `length` steps at a time.
 
     Row k of a batch goes on where row k of the batch before stopped, so that state can be carried; the first batch of an
     epoch is fresh. With `shuffle`, each epoch starts at another offset, 0 to length - 1, so that the cuts fall elsewhere.
-    Of `world` ranks, each has its own lanes, next to each other, and keeps them.
+    Of `world` ranks, each has its own streams, next to each other, and keeps them.
     """
 
     carries = True
@@ -160,7 +160,7 @@ class Chunks(Batches):
             raise OptionError(f"length must be at least 1; got {length}.")
         if batch_size % world:
             raise OptionError(
-                f"batch_size={batch_size} lanes cannot be shared evenly by {world} ranks. Make it a multiple of {world}."
+                f"batch_size={batch_size} streams cannot be shared evenly by {world} ranks. Make it a multiple of {world}."
             )
         self.ids, self.length = _check_ids(ids), length
         N, chunk = len(ids), batch_size * length
@@ -172,25 +172,25 @@ class Chunks(Batches):
     def steps_per_epoch(self) -> int:
         if self._steps < 1:
             raise DataError(
-                f"Training in {self.batch_size} lanes of {self.length} steps needs a text of at least "
-                f"{self.batch_size * self.length + 1} symbols; this one has {len(self.ids)}. "
+                f"Training in {self.batch_size} streams of {self.length} steps needs a text of at least "
+                f"{self.batch_size * self.length + 1} tokens; this one has {len(self.ids)}. "
                 "Give more text, or lower the batch size or the length."
             )
         return self._steps
 
     def one_pass(self) -> Iterator[Batch]:
-        """All N - 1 targets, once each. A lane starts at the last symbol of the lane before; the last batch may be ragged."""
+        """All N - 1 targets, once each. A stream starts at the last token of the one before; the last batch may be ragged."""
         targets = len(self.ids) - 1
         if targets < 1:
             raise DataError(
-                f"Evaluation needs a text of at least 2 symbols; this one has {len(self.ids)}. Give more text."
+                f"Evaluation needs a text of at least 2 tokens; this one has {len(self.ids)}. Give more text."
             )
         starts = [targets * k // self.batch_size for k in range(self.batch_size + 1)]
         sizes = torch.tensor(starts).diff()
         rows = self.own_rows
         for done in range(0, int(sizes.max()), self.length):
             left = (sizes - done).clamp(0, self.length)
-            # the width is that of all lanes, not only this rank's, so that ranks agree on it
+            # the width is that of all streams, not only this rank's, so that ranks agree on it
             inputs, following = windows(self.ids, torch.tensor(starts[:-1])[rows] + done, left[rows], int(left.max()))
             yield Batch(inputs, following, None if bool((left == left[0]).all()) else left[rows], fresh=done == 0)
 
@@ -225,7 +225,7 @@ class Examples(Batches):
     With `shuffle`, each epoch puts other examples of similar length together, and the batches come in another order. Of
     `world` ranks, each has its share of the rows of every batch, which may be none.
 
-    A kind of example says how rows become a batch: `_take`.
+    A subclass makes a batch of rows: `_take`.
     """
 
     def __init__(
@@ -288,9 +288,9 @@ class Examples(Batches):
 
 
 class Sequences(Examples):
-    """Many sequences of symbols.
+    """Many sequences of tokens.
 
-    A sequence brings its own start and end: its inputs are all but the last symbol, its targets all but the first.
+    A sequence brings its own start and end: its inputs are all but the last token, its targets all but the first.
     """
 
     def __init__(
@@ -308,7 +308,7 @@ class Sequences(Examples):
         short = [k for k, sequence in enumerate(sequences) if sequence.numel() < 2]
         if short:
             raise DataError(
-                f"A sequence needs at least 2 symbols, such as its start and its end; number {short[0]} has "
+                f"A sequence needs at least 2 tokens, such as its start and its end; number {short[0]} has "
                 f"{sequences[short[0]].numel()} ({len(short)} are too short in all). Leave them out."
             )
         self.ids = _check_ids(torch.cat(list(sequences)))
@@ -333,7 +333,7 @@ class Labelled(Batch):
 
 
 class LabelledSequences(Sequences):
-    """Sequences of symbols, and the number of each one's class."""
+    """Sequences of tokens, and the number of each one's class."""
 
     def __init__(self, sequences: Sequence[Int[Tensor, " n"]], labels: Int[Tensor, " N"], batch_size: int, **how: Any):
         super().__init__(sequences, batch_size, **how)
@@ -344,7 +344,7 @@ class LabelledSequences(Sequences):
 
 
 class Generated(Batches):
-    """Sequences that are made up as they are needed: every batch of training is new.
+    """Synthetic sequences, drawn when they are needed: every batch of training is new.
 
     - `make`: a count and a seed to inputs, targets, and how much each step counts (`None`: all alike).
     - `batches`: how many one pass has. Passes of training differ; the one of evaluation never does.
@@ -392,17 +392,17 @@ class Generated(Batches):
 
 
 def _cut(order: npt.NDArray[np.int64], size: int, small: int = -1) -> Iterator[npt.NDArray[np.int64]]:
-    """Windows of `size`; where it does not divide, the one that is smaller is number `small` (-1: the last)."""
-    pieces = -(-len(order) // size)
-    sizes = np.full(pieces, size)
-    sizes[small] -= pieces * size - len(order)
+    """Parts of `size`; where it does not divide, the one that is smaller is number `small` (-1: the last)."""
+    parts = -(-len(order) // size)
+    sizes = np.full(parts, size)
+    sizes[small] -= parts * size - len(order)
     yield from np.split(order, np.cumsum(sizes)[:-1])
 
 
 def windows(
     ids: Int[Tensor, " N"], starts: Int[Tensor, " B"], lengths: Int[Tensor, " B"], width: int
 ) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"]]:
-    """Row b is `lengths[b]` symbols from `starts[b]` on, and the symbols that follow each; zeros past the end."""
+    """Row b is `lengths[b]` tokens from `starts[b]` on, and the tokens that follow each; zeros past the end."""
     steps = torch.arange(width)
     inside = steps < lengths[:, None]
     places = torch.where(inside, starts[:, None] + steps, 0).to(ids.device)
@@ -412,5 +412,5 @@ def windows(
 
 def _check_ids(ids: Int[Tensor, " N"]) -> Int[Tensor, " N"]:
     if ids.dim() != 1 or ids.is_floating_point() or ids.dtype == torch.bool:
-        raise DataError(f"Symbols are whole numbers along one axis; got {list(ids.shape)} of {ids.dtype}.")
+        raise DataError(f"Token ids are whole numbers along one axis; got {list(ids.shape)} of {ids.dtype}.")
     return ids.to(torch.int64).contiguous()

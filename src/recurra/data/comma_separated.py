@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
 from recurra.errors import DataError
+
+
+def finite_number(cell: str) -> float | None:
+    """The number that a cell holds; `None` where it holds something else, NaN or ±inf."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def separator_of(text: str, among: str = ",;\t") -> str:

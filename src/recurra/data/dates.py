@@ -1,4 +1,4 @@
-"""Dates as people write them, and as ISO 8601 does: pairs that are made up, so that every right answer is known."""
+"""Dates as people write them, and as ISO 8601 does: synthetic pairs, so that every right answer is known."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def write_date(day: date, form: str) -> str:
     )
 
 
-def made_dates(count: int, seed: int = 0) -> list[Pair]:
+def synthetic_dates(count: int, seed: int = 0) -> list[Pair]:
     """Different days of 1900 to 2099, each in a format and case drawn at random, with their ISO form.
 
     No day comes twice, so that a part that is held out has no day that was seen in any format.
 
     ```python
-    made_dates(2)  # [Pair("the 3rd of JULY ...", "....-07-03"), ...]
+    synthetic_dates(2)  # [Pair("the 3rd of JULY ...", "....-07-03"), ...]
     ```
     """
     days = (LAST - FIRST).days + 1

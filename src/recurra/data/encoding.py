@@ -1,4 +1,4 @@
-"""From sequences and labels as a file holds them to tensors; what was learned from training data is kept with the run."""
+"""Sequences and labels of a file as tensors. What is fitted to training data is kept with the run."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from recurra.types import Float, Int
 
 
 @dataclass(frozen=True)
-class Symbols:
-    """Texts, or lists of tokens, as symbols of a vocabulary. What it does not have becomes `<unk>`."""
+class Tokens:
+    """Texts, or lists of tokens, as ids of a vocabulary. A token that it does not have becomes `<unk>`."""
 
     tokenizer: Tokenizer
     kind: str  # text or tokens
 
-    are_symbols = True
+    are_tokens = True
 
     @classmethod
-    def fit(cls, data: Labelled, tokens: str, min_count: int, max_symbols: int | None) -> Symbols:
+    def fit(cls, data: Labelled, tokens: str, min_count: int, max_symbols: int | None) -> Tokens:
         if data.kind == "text":
-            made = build_tokenizer(tokens, data.sequences, min_count=min_count, max_size=max_symbols)
-            return cls(made, "text")
+            tokenizer = build_tokenizer(tokens, data.sequences, min_count=min_count, max_size=max_symbols)
+            return cls(tokenizer, "text")
         counts = Counter(token for sequence in data.sequences for token in sequence)
         often = sorted((token for token in counts if counts[token] >= min_count), key=lambda t: (-counts[t], t))
         kept = often[: None if max_symbols is None else max_symbols - 1]
@@ -43,13 +43,13 @@ class Symbols:
 
     @property
     def about(self) -> str:
-        return f"{self.size} {'tokens' if self.kind == 'tokens' else self.tokenizer.kind + ' symbols'}"
+        return f"{self.size} {'tokens' if self.kind == 'tokens' else self.tokenizer.kind + ' tokens'}"
 
     def encode(self, data: Labelled, dtype: torch.dtype) -> tuple[Int[Tensor, " M"], Int[Tensor, " N"]]:
         """All sequences in one line, and how long each is."""
         _check_kind(self.kind, data)
         if isinstance(self.tokenizer, Words) and self.kind == "tokens":
-            numbers = {token: k for k, token in enumerate(self.tokenizer.symbols)}
+            numbers = {token: k for k, token in enumerate(self.tokenizer.tokens)}
             parts = [torch.tensor([numbers.get(token, 0) for token in one]) for one in data.sequences]
         else:
             parts = [self.tokenizer.encode(text, unknown="replace") for text in data.sequences]
@@ -63,8 +63,8 @@ class Symbols:
 class Channels:
     """Numbers with mean 0 and size 1 in each channel, by what training data has.
 
-    A missing value becomes 0, the mean; a channel that has missing values in training data gets a second one beside it that says
-    where: 1 if the value is missing. All pixels of images have one mean and one size. `mix` is a matrix that channels are then
+    A missing value becomes 0, the mean; a channel that has missing values in training data gets a second one beside it: 1 where
+    the value is missing, else 0. All pixels of images have one mean and one size. `mix` is a matrix that channels are then
     multiplied by.
     """
 
@@ -74,7 +74,7 @@ class Channels:
     indicated: tuple[int, ...]
     mix: tuple[tuple[float, ...], ...] | None = None
 
-    are_symbols = False
+    are_tokens = False
 
     @classmethod
     def fit(cls, data: Labelled, whiten: float = 0.0) -> Channels:
@@ -106,8 +106,8 @@ class Channels:
 
     @property
     def about(self) -> str:
-        said = f"{len(self.mean)} channel{'s' * (len(self.mean) > 1)}"
-        return said + (f", {len(self.indicated)} with missing values" if self.indicated else "")
+        channels = f"{len(self.mean)} channel{'s' * (len(self.mean) > 1)}"
+        return channels + (f", {len(self.indicated)} with missing values" if self.indicated else "")
 
     def encode(self, data: Labelled, dtype: torch.dtype) -> tuple[Float[Tensor, "M D"], Int[Tensor, " N"]]:
         """All sequences in one line, and how long each is."""
@@ -175,27 +175,27 @@ def flat_labels(data: Labelled) -> list[str]:
 
 def fit_encoder(
     data: Labelled, tokens: str, min_count: int, max_symbols: int | None, whiten: float = 0.0
-) -> Symbols | Channels:
-    """What training data says about how sequences become tensors."""
+) -> Tokens | Channels:
+    """The encoder of sequences, fitted to training data."""
     if data.kind not in ("text", "tokens"):
         return Channels.fit(data, whiten)
     if whiten:
         raise OptionError(
             f"data.whiten={whiten} is for numbers in channels; this file holds {data.kind}. Leave it out."
         )
-    return Symbols.fit(data, tokens, min_count, max_symbols)
+    return Tokens.fit(data, tokens, min_count, max_symbols)
 
 
-def encoder_from_json(saved: dict[str, Any]) -> Symbols | Channels:
+def encoder_from_json(saved: dict[str, Any]) -> Tokens | Channels:
     """What `to_json` wrote."""
     try:
         if saved["kind"] in ("text", "tokens"):
-            return Symbols(tokenizer_from_json(saved.get("tokenizer") or saved["tokeniser"]), saved["kind"])
+            return Tokens(tokenizer_from_json(saved.get("tokenizer") or saved["tokeniser"]), saved["kind"])
         plain = Channels(saved["kind"], *(tuple(saved[name]) for name in ("mean", "scale", "indicated")))
         return replace(plain, mix=tuple(map(tuple, saved["mix"]))) if "mix" in saved else plain
     except (KeyError, TypeError) as error:
         raise DataError(
-            f"vocabulary.json does not say how sequences are read ({error} is missing or wrong)."
+            f"vocabulary.json does not hold how sequences are read ({error} is missing or wrong)."
         ) from error
 
 

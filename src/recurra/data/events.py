@@ -118,8 +118,7 @@ def _find(what: str, asked: str | None, header: list[str], path: Path, *, needed
     if not needed or what == "time":
         return None
     raise DataError(
-        f"{path} has no column that looks like the {what}; say which it is with data.{what}=NAME. "
-        f"It has: {', '.join(header)}."
+        f"{path} has no column that looks like the {what}; found {', '.join(header)}. Set data.{what}=NAME."
     )
 
 

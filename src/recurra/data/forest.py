@@ -21,7 +21,7 @@ Whole = npt.NDArray[np.int64]
 class Forest:
     """Trees, one after the other; in each, a node stands before its children, so that the first one is the root.
 
-    - `symbols`: what each node reads.
+    - `tokens`: what each node reads.
     - `parents`: the number of each node's parent in this forest; −1 at a root.
     - `heights`: 0 for a leaf; one more than the highest child for any other node. Nodes of one height are one *level*.
     - `positions`: of a node among its siblings, from 0.
@@ -34,7 +34,7 @@ class Forest:
     ```
     """
 
-    symbols: Int[Tensor, " N"]
+    tokens: Int[Tensor, " N"]
     parents: Int[Tensor, " N"]
     heights: Int[Tensor, " N"]
     positions: Int[Tensor, " N"]
@@ -48,7 +48,7 @@ class Forest:
     @property
     def nodes(self) -> int:
         """How many nodes, of all trees."""
-        return len(self.symbols)
+        return len(self.tokens)
 
     @cached_property
     def roots(self) -> Int[Tensor, " B"]:
@@ -73,7 +73,7 @@ class Forest:
         nodes = torch.arange(int(sizes.sum())) + shift
         parents = torch.where(self.parents[nodes] < 0, -1, self.parents[nodes] - shift)
         return Forest(
-            self.symbols[nodes], parents, self.heights[nodes], self.positions[nodes], sizes, self.labels[nodes]
+            self.tokens[nodes], parents, self.heights[nodes], self.positions[nodes], sizes, self.labels[nodes]
         )
 
     @cached_property
@@ -83,9 +83,9 @@ class Forest:
 
 
 def make_forest(
-    parents: Sequence[Sequence[int]], symbols: Sequence[Sequence[int]], labels: Sequence[Sequence[int]] | None = None
+    parents: Sequence[Sequence[int]], tokens: Sequence[Sequence[int]], labels: Sequence[Sequence[int]] | None = None
 ) -> Forest:
-    """A forest from each tree's parents (−1 at the root, which comes first; a parent comes before its children) and symbols."""
+    """A forest from each tree's parents (−1 at the root, which comes first; a parent comes before its children) and tokens."""
     if not parents:
         raise DataError("A forest was asked for, but there is no tree. Give at least one.")
     above: list[int] = []
@@ -105,42 +105,42 @@ def make_forest(
         heights += high
         positions += place
     sizes = [len(tree) for tree in parents]
-    for name, given in (("symbols", symbols), ("labels", labels)):
+    for name, given in (("tokens", tokens), ("labels", labels)):
         if given is not None and [len(each) for each in given] != sizes:
             raise DataError(f"{name} must be one for each node of each tree, as parents are.")
-    flat = [symbol for each in symbols for symbol in each]
+    flat = [token for each in tokens for token in each]
     classes = [-1] * len(flat) if labels is None else [label for each in labels for label in each]
     return Forest(*(torch.tensor(each) for each in (flat, above, heights, positions, sizes, classes)))
 
 
 def balanced(sequences: Sequence[Int[Tensor, " n"]], inner: int) -> Forest:
-    """A binary tree over each sequence, as flat as it can be: τ symbols are the leaves of a tree of height ⌈log₂ τ⌉.
+    """A binary tree over each sequence, as flat as it can be: τ tokens are the leaves of a tree of height ⌈log₂ τ⌉.
 
-    - `inner`: the symbol of the nodes above the leaves.
+    - `inner`: the token of the nodes above the leaves.
 
     ```python
-    balanced([torch.tensor([4, 5, 6])], inner=0).symbols.tolist()      # [0, 0, 4, 5, 6]: ((4 5) 6)
+    balanced([torch.tensor([4, 5, 6])], inner=0).tokens.tolist()       # [0, 0, 4, 5, 6]: ((4 5) 6)
     ```
     """
     parents: list[list[int]] = []
-    symbols: list[list[int]] = []
+    tokens: list[list[int]] = []
     for k, sequence in enumerate(sequences):
         leaves = sequence.tolist()
         if not leaves:
             raise DataError(f"sequence {k} is empty: a tree has at least one leaf. Leave it out.")
         above: list[int] = []
-        said: list[int] = []
+        nodes: list[int] = []
         waiting = [(-1, 0, len(leaves))]  # a parent, and the part of the sequence under one of its children
         while waiting:
             parent, start, stop = waiting.pop()
             above.append(parent)
-            said.append(leaves[start] if stop - start == 1 else inner)
+            nodes.append(leaves[start] if stop - start == 1 else inner)
             if stop - start > 1:
                 middle = (start + stop + 1) // 2
-                waiting += [(len(said) - 1, middle, stop), (len(said) - 1, start, middle)]
+                waiting += [(len(nodes) - 1, middle, stop), (len(nodes) - 1, start, middle)]
         parents.append(above)
-        symbols.append(said)
-    return make_forest(parents, symbols)
+        tokens.append(nodes)
+    return make_forest(parents, tokens)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,11 +148,11 @@ class Level:
     """All nodes of one height. Those with more children come first.
 
     - `size`: how many there are.
-    - `sources`: where their children come from: a lower level, and the number of its piece that comes here.
-    - `arrive`: those pieces, one after the other, in order of (position, parent); `None`: they are already.
+    - `sources`: where their children come from: a lower level, and the number of its group that comes here.
+    - `arrive`: those groups, one after the other, in order of (position, parent); `None`: they are already.
     - `owners`: whose child each of them then is, a number below `size`; `positions`: which child.
     - `widths`: how many nodes have a first child, a second, …: the first `widths[j]` nodes have a child at position j.
-    - `leave`: the nodes in order of their parents' levels; `None`: they are already. `pieces`: how many go to each.
+    - `leave`: the nodes in order of their parents' levels; `None`: they are already. `groups`: how many go to each.
     """
 
     size: int
@@ -162,7 +162,7 @@ class Level:
     positions: Int[Tensor, " M"]
     widths: list[int]
     leave: Int[Tensor, " n"] | None
-    pieces: list[int]
+    groups: list[int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,17 +191,17 @@ def make_schedule(forest: Forest) -> Schedule:
     target = np.where(above < 0, top, level[above])  # of the parent; roots go beyond the top
     starts = np.searchsorted(level, np.arange(top + 1))
     leave = np.lexsort((target, level))
-    # each (level, level of the parent) that occurs is a piece; the node at which it begins, and its size
+    # each (level, level of the parent) that occurs is a group; the node at which it begins, and its size
     begins = np.flatnonzero(np.r_[True, np.diff(level[leave] * (top + 1) + target[leave]) != 0])
     sizes = np.diff(np.r_[begins, nodes])
     sources: list[list[tuple[int, int]]] = [[] for _ in range(top + 1)]
-    pieces: list[list[int]] = [[] for _ in range(top)]
+    groups: list[list[int]] = [[] for _ in range(top)]
     for first, size in zip(leave[begins].tolist(), sizes.tolist(), strict=True):
         here = int(level[first])
-        sources[int(target[first])].append((here, len(pieces[here])))
-        pieces[here].append(size)
+        sources[int(target[first])].append((here, len(groups[here])))
+        groups[here].append(size)
 
-    inside = leave[above[leave] >= 0]  # by (level, target): within a target, by level, as the pieces arrive
+    inside = leave[above[leave] >= 0]  # by (level, target): within a target, by level, as the groups arrive
     arrived = inside[np.argsort(target[inside], kind="stable")]
     wanted = np.lexsort((above[arrived], position[arrived], target[arrived]))
     sorted_children = arrived[wanted]
@@ -219,7 +219,7 @@ def make_schedule(forest: Forest) -> Schedule:
                 positions=torch.from_numpy(which),
                 widths=np.bincount(which).tolist(),
                 leave=_permutation(leave[own] - starts[k]),
-                pieces=pieces[k],
+                groups=groups[k],
             )
         )
     return Schedule(torch.from_numpy(order), torch.from_numpy(back), levels)

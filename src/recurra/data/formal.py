@@ -26,7 +26,7 @@ class FormalLanguage:
     """A language as its minimal automaton. State 0 is where strings begin.
 
     - `after`: by state and symbol, the next state.
-    - `says`: by state, the number of the class of a string that ends there; the last class is "in the language".
+    - `outputs`: by state, the number of the class of a string that ends there; the last class is "in the language".
 
     ```python
     strings, classes, lengths = tomita(4).draw(count=64, length=20, seed=0)
@@ -37,21 +37,21 @@ class FormalLanguage:
     symbols: tuple[str, ...]
     classes: tuple[str, ...]
     after: tuple[tuple[int, ...], ...]
-    says: tuple[int, ...]
+    outputs: tuple[int, ...]
 
     @property
     def start(self) -> int:
-        """The number of the sign that every string begins with: after it a network says the class of the empty string."""
+        """The number of the sign that every string begins with: after it a network outputs the class of the empty string."""
         return len(self.symbols)
 
     def labels(self, strings: Int[Tensor, "N T"]) -> Int[Tensor, "N T"]:
         """The class of every prefix. The sign of the start changes nothing, wherever it stands."""
         after = torch.tensor([[*row, state] for state, row in enumerate(self.after)])
-        says, now = torch.tensor(self.says), torch.zeros(len(strings), dtype=torch.int64)
+        outputs, now = torch.tensor(self.outputs), torch.zeros(len(strings), dtype=torch.int64)
         found = torch.empty_like(strings)
         for t, column in enumerate(strings.unbind(1)):
             now = after[now, column]
-            found[:, t] = says[now]
+            found[:, t] = outputs[now]
         return found
 
     def draw(
@@ -68,7 +68,7 @@ class FormalLanguage:
         if count < 1 or length < 0:
             raise OptionError(f"{self.name}: count must be at least 1, length at least 0; got {count} and {length}.")
         random = np.random.default_rng(seed % 2**64)
-        inside, half = np.array(self.says) == len(self.classes) - 1, (count + 1) // 2
+        inside, half = np.array(self.outputs) == len(self.classes) - 1, (count + 1) // 2
         ways = np.stack([self._ways(length, ends) for ends in (inside, ~inside)])
         sizes = np.full(count, length)
         for rows, possible in ((slice(half), ways[0, :, 0]), (slice(half, count), ways[1, :, 0])):

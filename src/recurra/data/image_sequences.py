@@ -71,12 +71,12 @@ def read_npz(path: Path, part: str) -> tuple[Array, Array | None]:
 
 def as_sequences(
     images: Array, *, pixels: bool = False, permute: bool = False, seed: int = 0
-) -> npt.NDArray[np.float32]:
+) -> npt.NDArray[np.floating[Any]]:
     """`[N, rows, columns]` as it is or, with `pixels`, `[N, rows · columns, 1]`; bytes become 0 to 1.
 
     `permute` gives all pixels another order, drawn once from the seed: what was near is far.
     """
-    values = images.astype(np.float32)
+    values = images.astype(np.result_type(images.dtype, np.float32))  # float64 keeps its digits
     if images.dtype == np.uint8:
         values /= 255
     flat = values.reshape(len(values), -1)

@@ -34,7 +34,7 @@ def read_images(path: str | Path, labels: str | Path | None = None, classes: Seq
     ```
 
     - `labels`: the file of labels; without it, that of the images with `labels` for `images` in its name.
-    - `classes`: those that a model knows.
+    - `classes`: those of a trained model.
 
     Images are `[N, H, W]` with one channel, `[N, C, H, W]` or `[N, H, W, C]`.
     """

@@ -27,7 +27,7 @@ from recurra.errors import DataError
 
 @dataclass(frozen=True)
 class How:
-    """What a file's name does not say.
+    """How to read a file, beyond what its name tells.
 
     - `per_step`: labels are of steps (tagging). `labelled`: they are needed; otherwise they are read where they are.
     - `text`, `label`: names of columns; guessed if left out.
@@ -113,7 +113,7 @@ def _read(file: Path, how: How) -> Labelled:
     if not how.labelled:
         return Labelled("text", text.removesuffix("\n").split("\n"), None)
     raise DataError(
-        f"{file}: the ending {kind or 'is missing and'} says nothing. Use .csv, .tsv, .jsonl, .ts, IDX or .npz."
+        f"{file}: the ending {kind or 'is missing and'} is not known. Use .csv, .tsv, .jsonl, .ts, IDX or .npz."
     )
 
 
@@ -127,7 +127,7 @@ def _refuse_steps(file: Path, how: How) -> None:
 
 
 def _from_rows(file: Path, table: Table, how: How) -> Labelled:
-    """Sequences of a table; the first row says of what kind they all are."""
+    """Sequences of a table; all are of the kind of the first."""
     if not table.rows:
         raise DataError(f"{file} has columns ({', '.join(table.columns)}) but no row. Name a file that has rows.")
     names, label = find_columns(file, table, how.text, how.label, labelled=how.labelled)

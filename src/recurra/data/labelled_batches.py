@@ -13,13 +13,13 @@ from recurra.types import Int
 
 
 class LabelledSequences(Examples):
-    """Sequences of similar length together, in batches `[B, T]` of symbols or `[B, T, D]` of numbers.
+    """Sequences of similar length together, in batches `[B, T]` of tokens or `[B, T, D]` of numbers.
 
     - `values`: all sequences in one line; `lengths`: how long each is.
     - `targets`: one for each sequence, `[N]`; or, with `per_step`, one for each value. A batch has `[B]` or `[B, T]`.
 
-    What counts as a token of a batch is what has a label: a sequence, or a step. An example's place among those that were
-    given is lost in a batch: `rows` says it, batch by batch, for one pass.
+    What counts as a token of a batch is what has a label: a sequence, or a step. Batches of one pass come in
+    another order than the examples: `rows` gives the number of each.
     """
 
     def __init__(

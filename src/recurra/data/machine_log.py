@@ -5,14 +5,12 @@ A case begins when the machine is switched on. A trigger that does nothing in it
 
 from __future__ import annotations
 
-import csv
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from recurra.data.events import Case, EventLog
+from recurra.data.in_memory import csv_text, write_file
 from recurra.data.machine import TRIGGERS, Machine, washing_machine
-from recurra.errors import DataError
 
 COLUMNS = ("case", "step", "state", "output", "trigger")
 
@@ -45,19 +43,14 @@ def walk(triggers: Iterable[str]) -> list[Machine]:
 
 def write_log(path: str | Path, log: EventLog) -> None:
     """The log as CSV, with the columns case, step, state, output and trigger."""
-    path = Path(path)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("w", newline="", encoding="utf-8") as file:
-            rows = csv.writer(file, lineterminator="\n")
-            rows.writerow(COLUMNS)
-            for case in log.cases:
-                columns = zip(case.attributes["state"], case.attributes["output"], case.activities, strict=True)
-                rows.writerows((case.name, step, *row) for step, row in enumerate(columns, start=1))
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise DataError(f"{path} cannot be written: {error}.") from error
+    rows = (
+        (case.name, step, *row)
+        for case in log.cases
+        for step, row in enumerate(
+            zip(case.attributes["state"], case.attributes["output"], case.activities, strict=True), start=1
+        )
+    )
+    write_file(Path(path), csv_text(COLUMNS, rows, quote_all=False))
 
 
 def _case(name: str, triggers: list[str]) -> Case:

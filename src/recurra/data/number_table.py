@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from recurra.data.classes import Labelled, number_classes
-from recurra.data.comma_separated import rows_of, separator_of
+from recurra.data.comma_separated import finite_number, rows_of, separator_of
 from recurra.data.text import read_documents
 from recurra.errors import DataError, nearest
 
@@ -34,14 +33,14 @@ def read_table(
     ```
 
     - `label`: the column of labels: its name, or its number from 1. Without it, it is the one with a usual name, else the only
-      one that does not hold numbers, else `y`, else the last; `about` says which.
-    - `columns`, `classes`: those that a model knows; the table must have them.
+      one that does not hold numbers, else `y`, else the last; `about` names it.
+    - `columns`, `classes`: those of a trained model; the table must have them.
 
     Cells are separated by commas, semicolons or tabs. The first line holds names if no cell of it is a number.
     """
     name = Path(path).name
     lines, cells = _cells(path)
-    named = not any(_is_number(cell) for cell in cells[0])
+    named = all(finite_number(cell) is None for cell in cells[0])
     header = cells[0] if named else [f"column {k}" for k in range(1, len(cells[0]) + 1)]
     if named:
         lines, cells = lines[1:], cells[1:]
@@ -114,7 +113,7 @@ def _numbers(
     values = _as_numbers(cells)
     if values is not None:
         return values
-    line, cell = next((line, cell) for line, cell in zip(lines, cells, strict=True) if not _is_number(cell))
+    line, cell = next((line, cell) for line, cell in zip(lines, cells, strict=True) if finite_number(cell) is None)
     found = f"{cell!r}, which is no number" if cell else "nothing"
     hint = f", or name it as the label if it holds the classes (data.label={column})" if guessed and cell else ""
     raise DataError(f"{name}, line {line}: column {column!r} holds {found}. Write numbers there{hint}.")
@@ -127,10 +126,3 @@ def _as_numbers(cells: npt.NDArray[np.object_]) -> npt.NDArray[np.float64] | Non
     except ValueError:
         return None
     return values if np.isfinite(values).all() else None
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        return math.isfinite(float(cell))
-    except ValueError:
-        return False

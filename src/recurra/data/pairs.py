@@ -107,9 +107,9 @@ class PairBatch(Batch):
 
 
 class Pairs(Examples):
-    """Many pairs of sequences of symbols.
+    """Many pairs of sequences of tokens.
 
-    A target brings its own start and end: its inputs are all but the last symbol, its targets all but the first.
+    A target brings its own start and end: its inputs are all but the last token, its targets all but the first.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Pairs(Examples):
         for what, side, least in (("source", self._sources, 1), ("target", self._targets, 2)):
             if int(side.sizes.min()) < least:
                 raise DataError(
-                    f"A {what} needs at least {least} symbol(s); number {int(side.sizes.argmin())} has {int(side.sizes.min())}."
+                    f"A {what} needs at least {least} token(s); number {int(side.sizes.argmin())} has {int(side.sizes.min())}."
                 )
         lengths = self._sources.sizes + self._targets.sizes - 1
         super().__init__(lengths, batch_size, seed=seed, shuffle=shuffle, rank=rank, world=world)

@@ -1,4 +1,4 @@
-"""Points of a plane in classes that no straight line separates: made up, each from its seed."""
+"""Points of a plane in classes that no straight line separates: synthetic, each from its seed."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def circles(random: torch.Generator, labels: Int[Tensor, " N"]) -> Float[Tensor,
 TASKS: dict[str, Callable[[torch.Generator, Tensor], Tensor]] = {f.__name__: f for f in (spirals, xor, circles)}
 
 
-def made_up(task: str, count: int, seed: int = 0, noise: float = 0.0) -> Labelled:
+def synthetic(task: str, count: int, seed: int = 0, noise: float = 0.0) -> Labelled:
     """`count` points of a task, as many of each class as can be.
 
     ```python
-    points = made_up("spirals", 1000, noise=0.02)
+    points = synthetic("spirals", 1000, noise=0.02)
     points.x, points.labels                            # [1000, 2] in [−1, 1], and 0 or 1
     ```
 

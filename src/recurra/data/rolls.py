@@ -24,7 +24,7 @@ NAMES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
 
 @dataclass(frozen=True, eq=False)
 class Rolls:
-    """Windows for training, validation and test: 1 where a key is down, `[T, 88]` each."""
+    """Pieces for training, validation and test: 1 where a key is down, `[T, 88]` each."""
 
     train: list[Float[Tensor, "T K"]]
     valid: list[Float[Tensor, "T K"]]
@@ -99,5 +99,7 @@ def _piece(path: str | Path, part: str, number: int, frames: Any) -> Tensor:
 
 def _long_enough(path: str | Path, part: str, number: int, piece: Tensor) -> Tensor:
     if len(piece) < 2:
-        raise DataError(f"{path}, {part}, piece {number + 1} has {len(piece)} frames; one is foretold from another.")
+        raise DataError(
+            f"{path}, {part}, piece {number + 1} has {len(piece)} frames; each is predicted from those before."
+        )
     return piece

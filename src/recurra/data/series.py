@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from recurra.data.clock import Clock, read_clock
-from recurra.data.comma_separated import rows_of, separator_of
+from recurra.data.comma_separated import finite_number, rows_of, separator_of
 from recurra.data.utf8 import decode
 from recurra.errors import DataError, OptionError, nearest
 from recurra.types import Float
@@ -142,7 +142,7 @@ def _rows(path: str | Path) -> tuple[tuple[str, ...], list[tuple[int, list[str]]
     if not rows:
         raise DataError(f"{path} is empty. Give a file with one row of numbers for each step.")
     names = tuple(cell.strip() for cell in rows[0][1])
-    if any(_number(name) is not None for name in names):
+    if any(finite_number(name) is not None for name in names):
         names = tuple(f"column {k + 1}" for k in range(len(names)))
     else:
         rows = rows[1:]
@@ -163,7 +163,7 @@ def _read_row(
         raise DataError(
             f"{path}, row {line}: {len(row)} cells, where the first row has {len(names)}. Correct that row."
         )
-    values = [math.nan if gaps and row[k].strip().lower() in MISSING else _number(row[k]) for k in places]
+    values = [math.nan if gaps and row[k].strip().lower() in MISSING else finite_number(row[k]) for k in places]
     for k, value in zip(places, values, strict=True):
         if value is None:
             raise DataError(
@@ -171,12 +171,3 @@ def _read_row(
                 "with data.columns=NAME,NAME."
             )
     return [value for value in values if value is not None]
-
-
-def _number(cell: str) -> float | None:
-    """What the cell says, if it is a finite number."""
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None

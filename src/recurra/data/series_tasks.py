@@ -1,4 +1,4 @@
-"""Series that are made up: chaos to forecast (Mackey-Glass, Lorenz), sines, days and weeks, a filter to imitate (NARMA)."""
+"""Synthetic series: chaos to forecast (Mackey-Glass, Lorenz), sines, days and weeks, a filter to imitate (NARMA)."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ TO_FORECAST: dict[str, Callable[[int, int], Tensor]] = {
     "sines": sines,
     "seasons": seasons,
 }
-"""The series that go on by themselves, by name: a length and a seed to `[T, C]`."""
+"""Series that need no input, by name: a length and a seed to `[T, C]`."""
 
 
 def _check(task: str, **sizes: int) -> None:

@@ -2,8 +2,8 @@
 
 A signal with five states, a chain that moves to its neighbours, emits the first seven binary inputs of a step; a noise with
 five states of its own, drawn anew at each step, emits the other seven. A step is positive (but for a few in a thousand) if the
-signal is in its first state and the first input is on. The state is hidden: what is known of it at a step is what the inputs up
-to there say. So there is a best score that no causal model can pass in the long run: `posterior` computes it exactly.
+signal is in its first state and the first input is on. The state is hidden: what is known of it at a step follows from the
+inputs up to there. So there is a best score that no causal model can pass in the long run: `posterior` computes it exactly.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def signal_and_noise(
 
 
 def posterior(inputs: Float[Tensor, "N T 14"]) -> Float[Tensor, "N T"]:
-    """P(the step is positive | the inputs up to it): what a causal model says that knows how the data were made.
+    """P(the step is positive | the inputs up to it): the prediction of a causal model that knows how the data were drawn.
 
     Exact filtering of the signal: P(state) is moved on by one step, then weighed by how likely each state emits what is seen.
     """

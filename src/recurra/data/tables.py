@@ -82,7 +82,7 @@ def find_columns(
     if label is None and labelled and text is not None and len(others) == 1:
         label = others[0]
     if label is None and labelled:
-        raise DataError(f"{path}: which column holds the label? Found: {', '.join(found)}. Say data.label=NAME.")
+        raise DataError(f"{path}: which column holds the label? Found: {', '.join(found)}. Set data.label=NAME.")
     others = [name for name in others if name != label]
     if text is not None:
         return [text], label
@@ -97,7 +97,7 @@ def find_columns(
             f"{table.places[row]}, {name}: {table.rows[row][name]!r} is not a finite number, as most cells of the column are. "
             "Correct it, write ? where a value is missing, or name the column of a text with data.text=NAME."
         )
-    raise DataError(f"{path}: which column holds the text? Found: {', '.join(found)}. Say data.text=NAME.")
+    raise DataError(f"{path}: which column holds the text? Found: {', '.join(found)}. Set data.text=NAME.")
 
 
 def _is_number(value: Any) -> bool:

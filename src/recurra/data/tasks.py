@@ -1,4 +1,4 @@
-"""Tasks that are made up: what must be remembered, and for how long, is known exactly."""
+"""Synthetic tasks: what must be remembered, and for how long, is known exactly."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def adding(count: int, length: int, seed: int = 0) -> tuple[Float[Tensor, "N T 2
 
 
 def adding_baseline() -> float:
-    """The mean squared error of always saying 1: the variance of a sum of two numbers uniform in [0, 1), which is 1/6."""
+    """The mean squared error of always predicting 1: the variance of a sum of two numbers uniform in [0, 1), which is 1/6."""
     return 1 / 6
 
 
 def copying(
     count: int, length: int, seed: int = 0, symbols: int = 8, span: int = 10
 ) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N T"]]:
-    """Copying memory: say again, after `length` steps, what was said. A classification of every step, T = length + 2 span.
+    """Copying memory: output again, after `length` steps, what was read. A classification of every step, T = length + 2 span.
 
     Inputs are `span` random symbols 0 to symbols - 1, then length - 1 blanks (the number `symbols`), one sign to start
     (`symbols + 1`) and `span` blanks. Targets are length + span blanks, then the random symbols. There are symbols + 2
@@ -44,17 +44,17 @@ def copying(
     """
     _check("copying", count=(count, 1), length=(length, 1), symbols=(symbols, 1), span=(span, 1))
     random = torch.Generator().manual_seed(seed)
-    said = torch.randint(symbols, (count, span), generator=random)
+    copied = torch.randint(symbols, (count, span), generator=random)
     inputs = torch.full((count, length + 2 * span), symbols)
     targets = inputs.clone()
-    inputs[:, :span] = said
+    inputs[:, :span] = copied
     inputs[:, length + span - 1] = symbols + 1
-    targets[:, length + span :] = said
+    targets[:, length + span :] = copied
     return inputs, targets
 
 
 def copying_baseline(length: int, symbols: int = 8, span: int = 10) -> float:
-    """The loss, in nats per step, of saying blank until the sign and then guessing: span · log(symbols) / T."""
+    """The loss, in nats per step, of predicting blanks until the sign and then guessing: span · log(symbols) / T."""
     return span * math.log(symbols) / (length + 2 * span)
 
 
@@ -66,7 +66,7 @@ def flip_flop(
     Each channel brings a pulse of +1 or −1 with probability `chance`, else 0; all have one at the first step, so that the
     target is always defined. Sussillo & Barak 2013.
 
-    - `delay`: what is said comes so many steps late, and is 0 before: pulses on their way must be remembered too.
+    - `delay`: targets come so many steps late, and are 0 before: pulses on their way must be remembered too.
     """
     _check("flip_flop", count=(count, 1), length=(length, 1), bits=(bits, 1), delay=(delay, 0))
     random = torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Text: reading it, and splitting it into training, validation and test parts. Its symbols are in `tokenizers.py`."""
+"""Text: reading it, and splitting it into training, validation and test parts. Its tokens are in `tokenizers.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import math
 import os
 import sysconfig
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -25,6 +25,7 @@ __all__ = [
     "build_tokenizer",
     "python_source",
     "read_documents",
+    "read_split",
     "shortened",
     "split_by_document",
     "split_by_position",
@@ -39,6 +40,7 @@ NOT_LIBRARY = {"site-packages", "dist-packages", "test", "tests", "idle_test", "
 """Folders under the standard library that hold something else: installed packages, tests and their data."""
 
 Item = TypeVar("Item")
+Whole = TypeVar("Whole")
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,30 @@ def split_lines(
         [lines[k] for k in sorted(part)] for part in (dealt[:first], dealt[first:second], dealt[second:])
     )
     return train, validation, testing
+
+
+def read_split(
+    read: Callable[[str], Whole],
+    split: Callable[[Whole, float, float], Sequence[Whole]],
+    path: str,
+    valid_path: str | None = None,
+    test_path: str | None = None,
+    *,
+    valid: float,
+    test: float,
+) -> tuple[Whole, Whole, Whole]:
+    """Training, validation and test data: each from its own file where one is named, otherwise a share of `path`.
+
+    ```python
+    read_split(read_trees, split_lines, "bank.txt", test_path="test.txt", valid=0.1, test=0.1)
+    ```
+
+    - `read`: what a file holds. `split`: its three parts, by the shares of validation and test; both may be 0.
+    - `valid`, `test`: those shares; a part that has its own file takes none.
+    """
+    own_valid, own_test = (0.0 if valid_path else valid), (0.0 if test_path else test)
+    train, validation, testing = split(read(path), own_valid, own_test)
+    return train, read(valid_path) if valid_path else validation, read(test_path) if test_path else testing
 
 
 def _files_under(folder: Path, leave_out: Collection[str] = ()) -> list[Path]:

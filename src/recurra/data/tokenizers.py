@@ -1,4 +1,4 @@
-"""Text as whole numbers: bytes, characters, words, or pieces of words."""
+"""Tokenizers: text as bytes, characters, words, or parts of words (byte-pair encoding), numbered from 0."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from recurra.types import Int
 Unknown = Literal["error", "replace"]
 
 UNKNOWN = "<unk>"
-PIECES = 4096
-"""How many symbols `bpe` has unless it is told."""
+BPE_SIZE = 4096
+"""How many tokens `bpe` has by default."""
 
 
 class Tokenizer(ABC):
-    """Turns text into symbols numbered from 0, and back.
+    """Turns text into tokens numbered from 0, and back.
 
     - `kind`: `byte`, `char`, `word` or `bpe`.
-    - `size`: how many symbols there are, V.
-    - `start`, `end`: the numbers of the symbols that stand at either end of a sequence, where there are such symbols; they
+    - `size`: how many tokens there are, V.
+    - `start`, `end`: the numbers of the tokens that stand at either end of a sequence, where there are such tokens; they
       are the last two.
     """
 
@@ -44,28 +44,28 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def encode(self, text: str, unknown: Unknown | None = None) -> Int[Tensor, " N"]:
-        """The symbols of a text, without start and end.
+        """The tokens of a text, without start and end.
 
-        `unknown` says what becomes of a character or word that has no symbol: `error` names it, `replace` gives `<unk>`.
+        `unknown`: what becomes of a character or word that has no token: `error` names it, `replace` gives `<unk>`.
         Left out, it is `replace` where training text was cut to the vocabulary (`min_count`, `max_size`), so that `<unk>`
         has been learned, and `error` where it was not.
         """
 
     @abstractmethod
     def ends(self, text: str) -> Int[Tensor, " N"]:
-        """How many characters of a text have been read after each of its symbols."""
+        """How many characters of a text have been read after each of its tokens."""
 
     def decode(self, ids: Int[Tensor, " N"] | Iterable[int]) -> str:
-        """The text of some symbols. Start and end give nothing."""
+        """The text of some tokens. Start and end give nothing."""
         numbers = ids.reshape(-1).tolist() if isinstance(ids, Tensor) else [int(i) for i in ids]
         outside = [i for i in numbers if not 0 <= i < self.size]
         if outside:
-            raise DataError(f"{outside[0]} is not a symbol: this {self.kind} vocabulary has 0 to {self.size - 1}.")
+            raise DataError(f"{outside[0]} is not a token: this {self.kind} vocabulary has 0 to {self.size - 1}.")
         return self._join([i for i in numbers if i < self.plain])
 
     @abstractmethod
     def _join(self, ids: list[int]) -> str:
-        """The text of plain symbols."""
+        """The text of plain tokens."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
@@ -101,12 +101,12 @@ class Characters(Tokenizer):
 
     kind = "char"
 
-    def __init__(self, symbols: Iterable[str], cut: bool = False, sequences: bool = False):
-        self.symbols, self.cut = [UNKNOWN, *symbols], cut
-        super().__init__(len(self.symbols), sequences)
-        codes = [ord(symbol) for symbol in self.symbols[1:]]
+    def __init__(self, tokens: Iterable[str], cut: bool = False, sequences: bool = False):
+        self.tokens, self.cut = [UNKNOWN, *tokens], cut
+        super().__init__(len(self.tokens), sequences)
+        codes = [ord(token) for token in self.tokens[1:]]
         self._ids = np.zeros(max(codes, default=0) + 2, dtype=np.int64)  # the last place is for all that is beyond
-        self._ids[codes] = np.arange(1, len(self.symbols))
+        self._ids[codes] = np.arange(1, len(self.tokens))
 
     def encode(self, text: str, unknown: Unknown | None = None) -> Int[Tensor, " N"]:
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
@@ -119,26 +119,26 @@ class Characters(Tokenizer):
         return torch.arange(1, len(text) + 1)
 
     def _join(self, ids: list[int]) -> str:
-        return "".join(self.symbols[i] if i else "\N{REPLACEMENT CHARACTER}" for i in ids)
+        return "".join(self.tokens[i] if i else "\N{REPLACEMENT CHARACTER}" for i in ids)
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "symbols": self.symbols[1:], "cut": self.cut, "sequences": self.sequences}
+        return {"kind": self.kind, "symbols": self.tokens[1:], "cut": self.cut, "sequences": self.sequences}
 
 
 class Words(Tokenizer):
     """Words, single marks of punctuation, and the gaps between them that a reader would not expect; `<unk>` is 0.
 
-    Between two words a space is expected, before a comma none, after an opening bracket none. Such gaps have no symbol.
+    Between two words a space is expected, before a comma none, after an opening bracket none. Such gaps have no token.
     Any other gap has one, also the empty gap where a space is expected; so has each newline. Text whose words are all
     known is given back exactly.
     """
 
     kind = "word"
 
-    def __init__(self, symbols: Iterable[str], cut: bool = False, sequences: bool = False):
-        self.symbols, self.cut = [UNKNOWN, *symbols], cut
-        super().__init__(len(self.symbols), sequences)
-        self._ids = {symbol: k for k, symbol in enumerate(self.symbols) if k}
+    def __init__(self, tokens: Iterable[str], cut: bool = False, sequences: bool = False):
+        self.tokens, self.cut = [UNKNOWN, *tokens], cut
+        super().__init__(len(self.tokens), sequences)
+        self._ids = {token: k for k, token in enumerate(self.tokens) if k}
 
     def encode(self, text: str, unknown: Unknown | None = None) -> Int[Tensor, " N"]:
         words = list(split_words(text))
@@ -156,17 +156,17 @@ class Words(Tokenizer):
 
     def _join(self, ids: list[int]) -> str:
         parts, before = [], ""
-        for word in (self.symbols[i] for i in ids):
+        for word in (self.tokens[i] for i in ids):
             parts += [expected_gap(before, word), word]
             before = word
         return "".join(parts)
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "symbols": self.symbols[1:], "cut": self.cut, "sequences": self.sequences}
+        return {"kind": self.kind, "symbols": self.tokens[1:], "cut": self.cut, "sequences": self.sequences}
 
 
-class Windows(Tokenizer):
-    """Byte-pair encoding over bytes: frequent pieces of words. Sennrich et al. 2016; by the package `tokenizers`."""
+class BytePairs(Tokenizer):
+    """Byte-pair encoding over bytes: frequent parts of words. Sennrich et al. 2016; by the package `tokenizers`."""
 
     kind = "bpe"
 
@@ -189,7 +189,7 @@ class Windows(Tokenizer):
         return {"kind": self.kind, "model": json.loads(self._model.to_str()), "sequences": self.sequences}
 
 
-KINDS = {kind.kind: kind for kind in (Bytes, Characters, Words, Windows)}
+KINDS = {kind.kind: kind for kind in (Bytes, Characters, Words, BytePairs)}
 
 
 def build_tokenizer(
@@ -205,8 +205,8 @@ def build_tokenizer(
     - `kind`: `byte`, `char`, `word` or `bpe`.
     - `min_count`: characters or words that are seen less often become `<unk>`; for `bpe`, pairs that are seen less often are
       not merged.
-    - `max_size`: the most symbols that there may be in all; the most frequent are kept.
-    - `sequences`: also make symbols for the start and the end of a sequence.
+    - `max_size`: the most tokens that there may be in all; the most frequent are kept.
+    - `sequences`: also make tokens for the start and the end of a sequence.
     """
     choose_from("tokens", kind, KINDS)
     if min_count < 1:
@@ -219,13 +219,13 @@ def build_tokenizer(
     if kind == "byte":
         return Bytes(sequences)
     if kind == "bpe":
-        return Windows(_train_pieces(texts, min_count, (max_size or PIECES) - 2 * sequences), sequences)
+        return BytePairs(_train_bpe(texts, min_count, (max_size or BPE_SIZE) - 2 * sequences), sequences)
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(text if kind == "char" else split_words(text))
     if not counts:
         raise DataError(f"A vocabulary of {kind} tokens was asked for, but the text is empty. Give text to train on.")
-    often = sorted((symbol for symbol in counts if counts[symbol] >= min_count), key=lambda s: (-counts[s], s))
+    often = sorted((token for token in counts if counts[token] >= min_count), key=lambda s: (-counts[s], s))
     kept = often if max_size is None else often[: max_size - 1 - 2 * sequences]
     cut = len(kept) < len(counts)
     return Characters(sorted(kept), cut, sequences) if kind == "char" else Words(kept, cut, sequences)
@@ -238,7 +238,7 @@ def tokenizer_from_json(saved: dict[str, Any]) -> Tokenizer:
         if kind == "byte":
             return Bytes(sequences)
         if kind == "bpe":
-            return Windows(_tokenizers().Tokenizer.from_str(json.dumps(saved["model"])), sequences)
+            return BytePairs(_tokenizers().Tokenizer.from_str(json.dumps(saved["model"])), sequences)
         return (Characters if kind == "char" else Words)(saved["symbols"], bool(saved["cut"]), sequences)
     except (KeyError, TypeError) as error:
         raise DataError(f"This is not a saved vocabulary ({error} is missing or wrong). Save it again.") from error
@@ -249,7 +249,7 @@ NO_SPACE_AFTER = frozenset("([{'‘\"“«-–/\\#$£€@")
 
 
 def expected_gap(before: str, after: str) -> str:
-    """The space, or none, that a reader expects between two symbols of a text of words. Gaps themselves expect none."""
+    """The space, or none, that a reader expects between two tokens of a text of words. Gaps themselves expect none."""
     if not before.strip() or not after.strip():
         return ""
     return "" if after in NO_SPACE_BEFORE or before in NO_SPACE_AFTER else " "
@@ -287,7 +287,7 @@ def _refuse(what: str, missing: list[str], size: int) -> None:
     names = list(dict.fromkeys(missing))
     shown = ", ".join(repr(name) for name in names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     raise DataError(
-        f"The vocabulary ({size} symbols) has no {what} {shown}. "
+        f"The vocabulary ({size} tokens) has no {what} {shown}. "
         f"Leave out what it does not have, or pass unknown='replace' to read each as {UNKNOWN}."
     )
 
@@ -311,7 +311,7 @@ def _tokenizers() -> Any:
     return tokenizers
 
 
-def _train_pieces(texts: Iterable[str], min_count: int, size: int) -> Any:
+def _train_bpe(texts: Iterable[str], min_count: int, size: int) -> Any:
     package = _tokenizers()
     model = package.Tokenizer(package.models.BPE())
     model.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)

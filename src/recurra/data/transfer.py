@@ -1,4 +1,4 @@
-"""The way of tensors from the host to a device, without waiting for it."""
+"""Asynchronous copies of tensors from the host to a device."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def send(values: Tensor, device: torch.device) -> Tensor:
-    """The tensor on a device. What goes from the host to a GPU does so while the host goes on.
+    """The tensor on a device. A copy from the host to a GPU is asynchronous: the host goes on meanwhile.
 
     ```python
     inputs = send(batch.inputs, model.output.weight.device)

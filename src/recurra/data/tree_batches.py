@@ -15,7 +15,7 @@ from recurra.errors import DataError
 
 @dataclass(frozen=True, kw_only=True)
 class TreeBatch(Batch):
-    """Some trees. `inputs` and `targets` are one row: the symbols and labels of all nodes; nodes with a label are `scored`."""
+    """Some trees. `inputs` and `targets` are one row: the tokens and labels of all nodes; nodes with a label are `scored`."""
 
     forest: Forest
 
@@ -37,7 +37,7 @@ class Trees(Examples):
     def _take(self, rows: npt.NDArray[np.int64]) -> TreeBatch:
         forest = self.forest.take(self._share(rows))
         return TreeBatch(
-            forest.symbols[None],
+            forest.tokens[None],
             forest.labels.clamp(min=0)[None],
             None,
             fresh=True,

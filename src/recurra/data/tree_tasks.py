@@ -1,4 +1,4 @@
-"""Trees that are made up: nested list operations and logical formulas, of a chosen depth, with the value of every node."""
+"""Synthetic trees: nested list operations and logical formulas, of a chosen depth, with the value of every node."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ def formula(depth: int, source: random.Random) -> Tree:
 TASKS: dict[str, Callable[[int, random.Random], Tree]] = {"listops": list_operations, "logic": formula}
 
 
-def made_up(task: str, count: int, depths: Sequence[int], seed: int) -> list[Tree]:
+def synthetic(task: str, count: int, depths: Sequence[int], seed: int) -> list[Tree]:
     """Trees of a task; each of the depths comes equally often. The same seed gives the same trees.
 
     ```python
-    tree = made_up("listops", count=1, depths=[2], seed=0)[0]
+    tree = synthetic("listops", count=1, depths=[2], seed=0)[0]
     tree.labels[0]                                                   # the value of the whole
     ```
     """
@@ -96,7 +96,7 @@ def _grow(
     name: Callable[[int], str],
 ) -> Tree:
     """A tree of exactly that depth: one child of each node on the way is as deep as it can be."""
-    symbols: list[str | None] = []
+    tokens: list[str | None] = []
     parents: list[int] = []
     leaves: dict[int, int] = {}
     chosen: dict[int, Operation] = {}
@@ -107,10 +107,10 @@ def _grow(
         parents.append(parent)
         if left == 0:
             leaves[here], word = leaf()
-            symbols.append(word)
+            tokens.append(word)
             continue
         chosen[here] = operation = source.choice(operations)
-        symbols.append(operation.name)
+        tokens.append(operation.name)
         count = source.randint(operation.least, operation.most)
         deepest = source.randrange(count)
         below = [
@@ -124,4 +124,4 @@ def _grow(
         values[n] = leaves[n] if n in leaves else chosen[n].value(arguments[n][::-1])
         if n:
             arguments[parents[n]].append(values[n])
-    return Tree(symbols, parents, [name(value) for value in values])
+    return Tree(tokens, parents, [name(value) for value in values])

@@ -1,4 +1,4 @@
-"""Trees in words: read from bracketed expressions, nested JSON or Python source, and numbered for a network.
+"""Trees in words: read from bracketed expressions, nested JSON or Python source, and encoded for a network.
 
 Nothing here recurses: trees may be deeper than Python's stack.
 """
@@ -21,7 +21,7 @@ from recurra.errors import DataError, choose_from
 
 LABELS = ("every", "root", "outer")
 """What the first word of a bracket is: a label to learn (`every`); a label, of which only the outermost is learned (`root`);
-or a symbol that the node reads, but for the outermost, which is a label to learn (`outer`)."""
+or a token that the node reads, but for the outermost, which is a label to learn (`outer`)."""
 
 UNKNOWN, NODE = "<unk>", "<node>"
 
@@ -30,29 +30,29 @@ UNKNOWN, NODE = "<unk>", "<node>"
 class Tree:
     """One tree, its nodes in an order in which a parent comes before its children.
 
-    - `symbols`: what a node reads; `None`: nothing but its children. `labels`: its class; `None`: it has none.
+    - `tokens`: what a node reads; `None`: nothing but its children. `labels`: its class; `None`: it has none.
     - `parents`: the number of each node's parent; −1 at the root, which is node 0.
     """
 
-    symbols: list[str | None]
+    tokens: list[str | None]
     parents: list[int]
     labels: list[str | None]
 
 
 @dataclass(frozen=True)
 class TreeVocabulary:
-    """The symbols that nodes read, numbered after `<unk>` (0) and `<node>` (1: nothing to read), and the classes.
+    """The tokens that nodes read, numbered after `<unk>` (0) and `<node>` (1: nothing to read), and the classes.
 
     `widest`: the most children that a node had.
     """
 
-    symbols: list[str]
+    tokens: list[str]
     classes: list[str]
     widest: int
 
     @cached_property
     def _ids(self) -> dict[str | None, int]:
-        return {None: 1} | {symbol: k for k, symbol in enumerate(self.symbols, start=2)}
+        return {None: 1} | {token: k for k, token in enumerate(self.tokens, start=2)}
 
     @cached_property
     def _classes(self) -> dict[str | None, int]:
@@ -60,7 +60,7 @@ class TreeVocabulary:
 
     @property
     def size(self) -> int:
-        return len(self.symbols) + 2
+        return len(self.tokens) + 2
 
     def plant(self, trees: Sequence[Tree]) -> Forest:
         """Trees as numbers."""
@@ -72,12 +72,12 @@ class TreeVocabulary:
             )
         return make_forest(
             [tree.parents for tree in trees],
-            [[self._ids.get(symbol, 0) for symbol in tree.symbols] for tree in trees],
+            [[self._ids.get(token, 0) for token in tree.tokens] for tree in trees],
             [[self._classes[label] for label in tree.labels] for tree in trees],
         )
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": "tree", "symbols": self.symbols, "classes": self.classes, "widest": self.widest}
+        return {"kind": "tree", "symbols": self.tokens, "classes": self.classes, "widest": self.widest}
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> TreeVocabulary:
@@ -88,11 +88,11 @@ class TreeVocabulary:
 
 
 def build_vocabulary(train: Sequence[Tree], others: Sequence[Tree] = (), min_count: int = 1) -> TreeVocabulary:
-    """The symbols of training trees, the most frequent first; the classes of those and of others.
+    """The tokens of training trees, the most frequent first; the classes of those and of others.
 
-    - `min_count`: symbols that are seen less often become `<unk>`.
+    - `min_count`: tokens that are seen less often become `<unk>`.
     """
-    counts = Counter(symbol for tree in train for symbol in tree.symbols if symbol is not None)
+    counts = Counter(token for tree in train for token in tree.tokens if token is not None)
     kept = sorted((s for s in counts if counts[s] >= min_count), key=lambda s: (-counts[s], s))
     everything = [*train, *others]
     classes = {label for tree in everything for label in tree.labels if label is not None}
@@ -139,7 +139,7 @@ def parse_expressions(text: str, name: str = "the text", labels: str = "every") 
     """Bracketed trees, such as `(3 (2 word) (2 (2 a) (2 b)))`, one after the other, on one line or on several.
 
     A bracket holds a head and then words or brackets. A head is a label, and a bracket with a single word is a leaf that reads
-    it; or a symbol that the node reads (`labels="outer"`, as for the categories of `(yes (S (NP the cat) (VP sat)))`), and
+    it; or a token that the node reads (`labels="outer"`, as for the categories of `(yes (S (NP the cat) (VP sat)))`), and
     then each word is a leaf of its own.
     """
     choose_from("labels", labels, LABELS)
@@ -219,20 +219,20 @@ class _Raw:
     def tree(self, labels: str) -> Tree:
         if labels == "outer":
             return Tree([None, *self.texts[1:]], self.parents, [self.texts[0], *[None] * (len(self.texts) - 1)])
-        symbols: list[str | None] = []
+        tokens: list[str | None] = []
         heads: list[str | None] = []
         parents: list[int] = []
         places: list[int] = []  # of each raw node among those that are kept
         for n, text in enumerate(self.texts):
             parent = self.parents[n]
-            places.append(len(symbols))
+            places.append(len(tokens))
             if self.is_word[n] and len(self.children[parent]) == 1:
-                symbols[places[parent]] = text  # (2 word) is one leaf
+                tokens[places[parent]] = text  # (2 word) is one leaf
                 continue
-            symbols.append(text if self.is_word[n] else None)
+            tokens.append(text if self.is_word[n] else None)
             heads.append(None if self.is_word[n] or (labels == "root" and n) else text)
             parents.append(places[parent] if n else -1)
-        return Tree(symbols, parents, heads)
+        return Tree(tokens, parents, heads)
 
 
 def write_expression(tree: Tree) -> str:
@@ -247,7 +247,7 @@ def write_expression(tree: Tree) -> str:
         if isinstance(node, str):
             parts.append(node)
             continue
-        words = [word for word in (tree.labels[node], tree.symbols[node]) if word is not None]
+        words = [word for word in (tree.labels[node], tree.tokens[node]) if word is not None]
         if len(words) == 1 and not children[node]:
             parts.append(f" {words[0]}")
             continue
@@ -321,13 +321,13 @@ def _scalar(text: str, place: int, name: str, word: str, line: int) -> Any:
 
 
 def json_tree(value: Any, where: str = "the tree", labels: str = "every") -> Tree:
-    """A tree from nested JSON. A node is an object with some of `label`, `symbol` and `children`; a list stands for a node that
-    has only children, and a text, number or truth value for a leaf that reads it.
+    """A tree from nested JSON. A node is an object with some of `label`, `symbol` (the token that it reads) and `children`; a
+    list stands for a node that has only children, and a text, number or truth value for a leaf that reads it.
 
     `{"label": "yes", "children": ["not", {"symbol": "VP", "children": ["so", "good"]}]}`
     """
     choose_from("labels", labels, LABELS)
-    symbols: list[str | None] = []
+    tokens: list[str | None] = []
     parents: list[int] = []
     found: list[str | None] = []
     waiting: list[tuple[int, Any]] = [(-1, value)]
@@ -335,25 +335,25 @@ def json_tree(value: Any, where: str = "the tree", labels: str = "every") -> Tre
         parent, node = waiting.pop()
         here = len(parents)
         children: Any = []
-        symbol = label = None
+        token = label = None
         if isinstance(node, dict):
             strange = [key for key in node if key not in ("label", "symbol", "children")]
             if strange:
                 raise DataError(f"{where}: a node has label, symbol and children, but here is {strange[0]!r}.")
-            symbol, label, children = node.get("symbol"), node.get("label"), node.get("children") or []
-            if not isinstance(children, list) or isinstance(symbol, list | dict) or isinstance(label, list | dict):
+            token, label, children = node.get("symbol"), node.get("label"), node.get("children") or []
+            if not isinstance(children, list) or isinstance(token, list | dict) or isinstance(label, list | dict):
                 raise DataError(f"{where}: children must be a list, symbol and label a text or a number.")
         elif isinstance(node, list):
             children = node
         else:
-            symbol = node
-        if symbol is None and not children:
+            token = node
+        if token is None and not children:
             raise DataError(f"{where}: a node has neither a symbol nor children. Give it one of them.")
         parents.append(parent)
-        symbols.append(None if symbol is None else _as_text(symbol))
+        tokens.append(None if token is None else _as_text(token))
         found.append(None if label is None or (parent >= 0 and labels != "every") else _as_text(label))
         waiting += [(here, child) for child in reversed(children)]
-    return Tree(symbols, parents, found)
+    return Tree(tokens, parents, found)
 
 
 def _as_text(value: Any) -> str:
@@ -389,18 +389,18 @@ def python_trees(documents: Iterable[Document]) -> list[Tree]:
 
 
 def _syntax_tree(root: ast.AST, label: str) -> Tree:
-    symbols: list[str | None] = []
+    tokens: list[str | None] = []
     parents: list[int] = []
     waiting: list[tuple[int, Any]] = [(-1, root)]
     while waiting:
         parent, node = waiting.pop()
         here = len(parents)
         parents.append(parent)
-        symbols.append(type(node).__name__ if isinstance(node, ast.AST) else str(node))
+        tokens.append(type(node).__name__ if isinstance(node, ast.AST) else str(node))
         if isinstance(node, ast.Constant):
             waiting.append((here, type(node.value).__name__))
         elif isinstance(node, ast.AST):
             fields = [value for name, value in ast.iter_fields(node) if name not in ("ctx", "type_comment", "lineno")]
             items = [item for value in fields for item in (value if isinstance(value, list) else [value])]
             waiting += [(here, item) for item in reversed(items) if isinstance(item, ast.AST | str)]
-    return Tree(symbols, parents, [label, *[None] * (len(symbols) - 1)])
+    return Tree(tokens, parents, [label, *[None] * (len(tokens) - 1)])

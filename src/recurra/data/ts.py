@@ -41,8 +41,8 @@ def read_ts(path: str | Path, text: str, *, labelled: bool = True) -> tuple[list
         )
     if header.get("timestamps", "").lower() == "true":
         raise DataError(f"{path} has time stamps (@timeStamps true), which are not read. Write plain values.")
-    says, *known = header.get("classlabel", "true").split() or ["false"]
-    has_class = says.lower() == "true" and "targetlabel" not in header
+    has, *known = header.get("classlabel", "true").split() or ["false"]
+    has_class = has.lower() == "true" and "targetlabel" not in header
     series: list[Array] = []
     classes: list[str] = []
     for number, line in lines:

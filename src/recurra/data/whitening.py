@@ -1,4 +1,4 @@
-"""New directions for channels of numbers, in which sequences of one class differ from each other alike."""
+"""Whitening within classes: a linear map of channels after which sequences of one class vary alike in every direction."""
 
 from __future__ import annotations
 

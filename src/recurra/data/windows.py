@@ -1,4 +1,4 @@
-"""Batches of pieces of series: at each step the values, and those of the step after."""
+"""Batches of windows of series: at each step the values, and those of the step after."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from recurra.types import Float, Int
 class Windows(Examples):
     """Windows of values `[N, C]`, each `lengths[k]` steps from row `starts[k]` on; they may overlap. NaN is a missing value.
 
-    - `skip`: so many first steps of each piece are read but do not count.
-    - `transpose`: in training, the channels of a piece are moved up or down together by up to so many, as music is put into
+    - `skip`: so many first steps of each window are read but do not count.
+    - `transpose`: in training, the channels of a window are moved up or down together by up to so many, as music is put into
       another key; never so far that a value which is not zero would fall off the end.
     """
 
@@ -36,7 +36,7 @@ class Windows(Examples):
         **how: Any,
     ):
         if not len(lengths) or int(lengths.min()) <= skip:
-            raise DataError(f"Batches of pieces need at least one, and {skip + 1} steps or more in each.")
+            raise DataError(f"Batches of windows need at least one, and {skip + 1} steps or more in each.")
         self.values, self.starts, self.skip, self.transpose = values, starts, skip, transpose
         self._numbers = torch.arange(len(values))
         super().__init__(lengths, batch_size, **how)

@@ -1,8 +1,8 @@
-"""Do a cell's engines agree? Equations against finite differences, then each engine against the plain loop."""
+"""Do a cell's engines agree? Equations against finite differences, then each engine against the eager engine."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from recurra.cells.graph import Node, block, evaluate
 from recurra.cells.notation import Cell
 from recurra.engines.choose import ENGINES
 from recurra.layers.recurrent import Recurrent
+from recurra.results import Result, Table, to_plain
 from recurra.types import Shape
 
 EXACT, DIFFERENCES = 1e-10, 1e-6  # limits in float64: rounding, and the error of a central difference
@@ -31,19 +32,36 @@ class Row:
         return self.error <= self.limit  # false for NaN
 
 
-@dataclass
-class Report:
+@dataclass(frozen=True)
+class Agreement(Result):
+    """All comparisons of one cell, and why engines do not run it."""
+
     cell: str
-    rows: list[Row] = field(default_factory=list)
-    not_run: dict[str, str] = field(default_factory=dict)
+    equations: tuple[str, ...]
+    rows: tuple[Row, ...]
+    not_run: dict[str, str]
 
     @property
     def agrees(self) -> bool:
         return all(row.agrees for row in self.rows)
 
-    def as_dict(self) -> dict[str, Any]:
+    def table(self) -> Table:
+        rows = [
+            [row.what, f"{row.error:.1e}", f"{row.limit:.0e}", "ok" if row.agrees else "DISAGREES"] for row in self.rows
+        ]
+        return Table(["check (float64)", "error", "limit", ""], rows)
+
+    def __str__(self) -> str:
+        head = f"{self.cell}: {'; '.join(self.equations)}\n"
+        reasons = [f"{engine} does not run it: {reason}" for engine, reason in self.not_run.items()]
+        return "\n".join([head, str(self.table()), *reasons, "", "all agree" if self.agrees else "something disagrees"])
+
+    def to_json(self) -> dict[str, Any]:
         rows = [{"check": row.what, "error": row.error, "limit": row.limit, "agrees": row.agrees} for row in self.rows]
-        return {"cell": self.cell, "agrees": self.agrees, "rows": rows, "not_run": self.not_run}
+        found: dict[str, Any] = to_plain(
+            {"cell": self.cell, "agrees": self.agrees, "rows": rows, "not_run": self.not_run}
+        )
+        return found
 
 
 @dataclass
@@ -117,28 +135,28 @@ def relative_error(value: Tensor, reference: Tensor) -> float:
     return float((value.to(torch.float64) - reference).abs().max() / reference.abs().max().clamp(min=1.0))
 
 
-def check_cell(cell: Cell, shape: Shape) -> Report:
-    """All comparisons for one cell; the report says what agreed and which engines do not run it."""
-    report = Report(cell.name)
-    report.rows.append(Row("equations as they stand = their graph", _function_against_graph(cell, shape), EXACT))
+def check_cell(cell: Cell, shape: Shape) -> Agreement:
+    """All comparisons for one cell."""
+    rows = [Row("equations as they stand = their graph", _function_against_graph(cell, shape), EXACT)]
+    not_run: dict[str, str] = {}
     plain = Problem(cell, shape, with_lengths=False)
     for name, error in _finite_differences(plain).items():
-        report.rows.append(Row(f"eager against finite differences: gradient of {name}", error, DIFFERENCES))
+        rows.append(Row(f"eager against finite differences: gradient of {name}", error, DIFFERENCES))
     for with_lengths in (False, True):
         problem = Problem(cell, shape, with_lengths=with_lengths)
         reference = problem.gradients("eager")
         for name, engine in ENGINES.items():
             answer = engine.supports(cell, torch.device("cpu"), torch.float64, shape)
             if not answer:
-                report.not_run[name] = answer.reason
+                not_run[name] = answer.reason
             elif name != "eager":
                 suffix = " (with lengths)" if with_lengths else ""
                 for kind, ours, theirs in zip(
                     ("outputs", "gradients"), problem.gradients(name), reference, strict=True
                 ):
                     error = max(relative_error(ours[key], theirs[key]) for key in ours)
-                    report.rows.append(Row(f"{name} against eager: {kind}{suffix}", error, EXACT))
-    return report
+                    rows.append(Row(f"{name} against eager: {kind}{suffix}", error, EXACT))
+    return Agreement(cell.name, tuple(cell.graph.equations()), tuple(rows), not_run)
 
 
 def _finite_differences(problem: Problem, step: float = 1e-6) -> dict[str, float]:

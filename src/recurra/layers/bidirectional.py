@@ -1,4 +1,4 @@
-"""Two directions: running a sequence from its true end, and merging what the two runs say about each step."""
+"""Two directions: running a sequence from its true end, and merging the outputs of the two runs."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ def to_back(x: Float[Tensor, "T B D"], lengths: Int[Tensor, " B"]) -> Float[Tens
 
 
 def take(x: Float[Tensor, "T B D"], steps: Int[Tensor, "T B"]) -> Float[Tensor, "T B D"]:
-    """For each lane the steps that are asked for."""
+    """For each batch row the steps that are asked for."""
     return x.gather(0, steps[:, :, None].expand(-1, -1, x.shape[-1]))

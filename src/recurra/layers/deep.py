@@ -1,4 +1,4 @@
-"""Extra layers before and after the recurrence, which has no part in them: they see one step at a time."""
+"""Extra feed-forward layers before and after the recurrence: they read one step at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from recurra.types import Float
 
 
 def deepen(size: int, layers: int) -> nn.Sequential:
-    """So many layers x → tanh(W x + b) of one size; none leave everything as it is."""
+    """`layers` layers x → tanh(W x + b) of one size; none leave everything as it is."""
     if layers < 0:
         raise OptionError(f"the number of extra layers must not be negative; got {layers}.")
     return nn.Sequential(*(nn.Sequential(nn.Linear(size, size), nn.Tanh()) for _ in range(layers)))

@@ -103,7 +103,7 @@ class Direction(nn.Module):
         return torch.cat([self.matrix(name) for name in self.cell.graph.matrices])
 
     def weights(self, T: int, B: int) -> Weights:
-        """Everything that an engine needs for a run of T steps and B lanes; masks are drawn here, once for all engines."""
+        """Everything that an engine needs for a run of T steps and B batch rows; masks are drawn here, once for all engines."""
         noise = {}
         for name, declared in self.cell.graph.noises.items():
             if self.training:

@@ -11,10 +11,10 @@ from recurra.types import Float, Int
 
 
 class Front(nn.Module):
-    """y_t = relu(Σ_k K_k x_{t+k} + b) over a window around each step; then the largest of every `pool` steps.
+    """y_t = relu(Σ_k K_k x_{t+k} + b) over a window around each step; then max-pooling over `pool` steps.
 
-    What lies past a sequence's end counts as zero for the convolution and is never the largest: a sequence gives the same
-    numbers alone and beside a longer one. `pool` shortens a sequence of n steps to ⌈n / pool⌉.
+    What lies past a sequence's end counts as zero for the convolution and is never the maximum: a sequence gives the same
+    numbers alone and in a batch with a longer one. `pool` shortens a sequence of n steps to ⌈n / pool⌉.
 
     ```python
     front = Front(input_size=12, output_size=32, width=5, pool=2)
@@ -36,7 +36,7 @@ class Front(nn.Module):
     ) -> tuple[Float[Tensor, "S B C"], Int[Tensor, " B"]]:
         inside = within(len(x), send(lengths, x.device))
         y = self.kernel(torch.where(inside, x, 0).permute(1, 2, 0)).relu().permute(2, 0, 1)
-        y = torch.where(inside, y, 0)  # after relu nothing is below zero, so that the largest is never past the end
+        y = torch.where(inside, y, 0)  # after relu nothing is below zero, so that the maximum is never past the end
         if self.pool == 1:
             return y, lengths
         missing = -len(y) % self.pool

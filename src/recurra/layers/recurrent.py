@@ -26,11 +26,11 @@ class Recurrent(nn.Module):
     - `cell`: a cell, or its name (`"lstm"`, `"skip(d=8)"`, `"FILE.py:NAME"`).
     - `input_size`, `hidden_size`: D and H.
     - `layers`: how many are stacked; each reads the outputs of the one below.
-    - `bidirectional`: each layer also runs from the true end of each sequence; `merge` (`concat`, `sum`, `mean`, `mul`) says
-      how the two directions' outputs become one.
+    - `bidirectional`: each layer also runs from the true end of each sequence; `merge` (`concat`, `sum`, `mean`, `mul`) makes
+      one output of the two directions'.
     - `residual`: from the second layer on, a layer's input is added to its output.
     - `dropout`: between layers, one mask for all of time (variational). `weight_dropout`: of recurrent weights, one mask for
-      all of time and all lanes (Merity et al. 2018).
+      all of time and all batch rows (Merity et al. 2018).
     - `learn_initial`: the state before the first step is a parameter; otherwise it is zero.
     - `init`: first values of recurrent matrices: `orthogonal`, `xavier`, `uniform`, `identity`, `spectral_radius(0.9)`, or a
       function of your own that fills a matrix in place.
@@ -214,7 +214,7 @@ class Recurrent(nn.Module):
         )
 
     def explain(self, batch_size: int = 1, length: int = 128, *, record: bool = False) -> Choice:
-        """Which engine runs this layer at that size, and what the others say. Print it."""
+        """Which engine runs this layer at that size, and why not the others. Print it."""
         first = self.stack[0][0]
         shape = Shape(batch_size, length, self.input_size, self.hidden_size)
         return explain(self.engine, self.cell, first.W.device, first.W.dtype, shape, record=record)

@@ -16,7 +16,7 @@ from recurra.types import Float, Shape, State
 class Stepper:
     """Runs a `Recurrent` layer sample by sample or chunk by chunk, on the CPU, at batch 1, without gradients.
 
-    It takes a copy of the weights as they are now and keeps the state. Equal to the layer called on the whole sequence.
+    It copies the weights as they are now and holds the state. Equal to the layer called on the whole sequence.
 
     ```python
     stepper = Stepper(Recurrent("lstm", input_size=1, hidden_size=32))
@@ -70,7 +70,7 @@ class Stepper:
         return self._y[-1]
 
     def chunk(self, x: Float[Tensor, "T D"]) -> Float[Tensor, "T H"]:
-        """All steps of a piece of the stream."""
+        """All steps of a chunk of the stream."""
         if x.ndim != 2 or x.shape[1] != self.layer.input_size or x.dtype != self._y[0].dtype or len(x) == 0:
             self._refuse(x, "[T, D]")
         x = x.detach().contiguous()

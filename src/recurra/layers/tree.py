@@ -235,7 +235,7 @@ class ChildSum(_OwnWeights):
 
 
 class NAry(_OwnWeights):
-    """N-ary Tree-LSTM: a matrix for each position, and forget gates in which every child has a say about every other.
+    """N-ary Tree-LSTM: a matrix for each position, and forget gates in which every child acts on every other's.
 
         i, o, u = σ, σ, tanh (W x + b + Σₗ Uₗ hₗ),   fₖ = σ(W_f x + b_f + Σₗ Uₖₗ hₗ),
         c = i u + Σₖ fₖ cₖ,   h = o tanh(c)
@@ -254,9 +254,9 @@ class NAry(_OwnWeights):
     def compose(self, drive: Float[Tensor, "n GH"], children: Children) -> Float[Tensor, "n SH"]:
         H, K = self.hidden_size, self.arity
         h, c = (children.slots(each, K) for each in children.states.split(H, dim=1))
-        said = linear(h, self.U)
-        i, o, u = (drive[:, : 3 * H] + said[:, : 3 * H]).split(H, dim=1)
-        f = torch.sigmoid(drive[:, 3 * H :].repeat(1, K) + said[:, 3 * H :])
+        recurrent = linear(h, self.U)
+        i, o, u = (drive[:, : 3 * H] + recurrent[:, : 3 * H]).split(H, dim=1)
+        f = torch.sigmoid(drive[:, 3 * H :].repeat(1, K) + recurrent[:, 3 * H :])
         return _lstm_end(i, o, u, (f * c).view(-1, K, H).sum(1))
 
 
@@ -340,17 +340,17 @@ class Tree(nn.Module):
         schedule = forest.schedule
         drives, compose = self.composition(x)
         drives = drives.index_select(0, schedule.order.to(x.device))
-        pieces: list[list[Tensor]] = []  # of each level, what goes up to each other
+        groups: list[list[Tensor]] = []  # by level, the states of the nodes whose parents are on one level
         outputs = []
         for level, drive in zip(schedule.levels, drives.split([each.size for each in schedule.levels]), strict=True):
-            states = compose(drive, self._children(level, pieces, drive))
+            states = compose(drive, self._children(level, groups, drive))
             outputs.append(states[:, : self.hidden_size])
             leaving = states if level.leave is None else states.index_select(0, level.leave.to(x.device))
-            pieces.append(list(leaving.split(level.pieces)))
+            groups.append(list(leaving.split(level.groups)))
         return torch.cat(outputs).index_select(0, schedule.back.to(x.device))
 
-    def _children(self, level: Level, pieces: list[list[Tensor]], like: Tensor) -> Children:
-        arrived = [pieces[lower][k] for lower, k in level.sources]
+    def _children(self, level: Level, groups: list[list[Tensor]], like: Tensor) -> Children:
+        arrived = [groups[lower][k] for lower, k in level.sources]
         states = torch.cat(arrived) if arrived else like.new_zeros(0, self.composition.states * self.hidden_size)
         if level.arrive is not None:
             states = states.index_select(0, level.arrive.to(like.device))

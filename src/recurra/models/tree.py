@@ -50,7 +50,7 @@ class TreeClassifier(nn.Module):
 
     def forward(self, forest: Forest) -> Float[Tensor, "N C"]:
         """The logits of every node's classes."""
-        read = self.dropout(self.embedding(forest.symbols.to(self.output.weight.device)))
+        read = self.dropout(self.embedding(forest.tokens.to(self.output.weight.device)))
         logits: Tensor = self.output(self.dropout(self.tree(read, forest)))
         return logits
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from recurra.analysis.automata.reading import Reading
-from recurra.data.encoding import Channels, Names, Symbols, encoder_from_json, fit_encoder, flat_labels
+from recurra.data.encoding import Channels, Names, Tokens, encoder_from_json, fit_encoder, flat_labels
 from recurra.data.labelled import How, Labelled, read_labelled
 from recurra.data.labelled_batches import LabelledSequences
 from recurra.data.tokenizers import Words
@@ -263,7 +263,7 @@ class LabelTask(Task[Labeller]):
         return str(self.settings.data.test_path)
 
     @cached_property
-    def encoder(self) -> Symbols | Channels:
+    def encoder(self) -> Tokens | Channels:
         if self._vocabulary is not None:
             return encoder_from_json(self._vocabulary["inputs"])
         data = self.settings.data
@@ -318,11 +318,11 @@ class LabelTask(Task[Labeller]):
         """What classifiers and taggers are told alike."""
         model = self.settings.model
         return self.model_options() | {
-            "symbols": self.encoder.are_symbols,
+            "symbols": self.encoder.are_tokens,
             "embedding_size": model.embedding_size,
             "bidirectional": model.bidirectional,
             "convolution": model.convolution,
-            "noise": (0.0 if self.encoder.are_symbols else NOISE) if model.noise is None else model.noise,
+            "noise": (0.0 if self.encoder.are_tokens else NOISE) if model.noise is None else model.noise,
             "shift": model.shift,
         }
 
@@ -417,7 +417,7 @@ class LabelTask(Task[Labeller]):
 
     def reading(self, model: Labeller) -> Reading:
         """A label after every symbol, of models that read symbols forward alone and judge by the last step."""
-        if not isinstance(self.encoder, Symbols) or self.settings.model.bidirectional or model.front is not None:
+        if not isinstance(self.encoder, Tokens) or self.settings.model.bidirectional or model.front is not None:
             raise OptionError(
                 f"{self.settings.name}: an automaton reads symbols in one direction. Train with model.bidirectional=false, no "
                 "convolution, on symbols."
@@ -525,7 +525,7 @@ class TaggingTask(LabelTask):
         counts = torch.bincount(values.long(), minlength=encoder.size)
         often = counts.argsort(descending=True, stable=True)[:MOST_SYMBOLS].sort().values
         assert isinstance(encoder.tokenizer, Words)  # steps with tags are tokens, never parts of a text
-        symbols = encoder.tokenizer.symbols
+        symbols = encoder.tokenizer.tokens
         return tuple(repr(symbols[k]) for k in often.tolist()), (values[:, None] == often).double().numpy()
 
     def say(self, probabilities: Tensor) -> dict[str, Any]:

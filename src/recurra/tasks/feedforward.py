@@ -15,7 +15,7 @@ from recurra.data.batches import Batch
 from recurra.data.classes import Labelled, LabelledBatches
 from recurra.data.images import read_images
 from recurra.data.number_table import read_table
-from recurra.data.plane import TASKS, made_up
+from recurra.data.plane import TASKS, synthetic
 from recurra.data.text import split_lines
 from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.feedforward import (
@@ -148,7 +148,7 @@ def read_parts(data: FeedforwardData, seed: int) -> Parts:
     if data.path is None:
         # three seeds that are never the same, whatever the recipe's own is
         sizes = (data.count, HELD_OUT, HELD_OUT)
-        return Parts(*(made_up(data.task, size, 3 * seed + k, data.noise) for k, size in enumerate(sizes)))
+        return Parts(*(synthetic(data.task, size, 3 * seed + k, data.noise) for k, size in enumerate(sizes)))
     examples = read_labelled(data.path, data.label, data.label_file)
     parts = split_lines(range(len(examples)), data.valid, data.test, seed)
     if not parts[0] or not parts[1]:

@@ -184,7 +184,7 @@ class FormalTask(Task[LanguageModel]):
     def reading(self, model: LanguageModel) -> Reading:
         """Strings of the length that is trained on, scored on those of the test."""
         language, data = self.language, self.settings.data
-        truth = Moore(language.symbols, language.after, tuple(language.classes[k] for k in language.says))
+        truth = Moore(language.symbols, language.after, tuple(language.classes[k] for k in language.outputs))
         return Reading(
             model.recurrent,
             model.embed(torch.arange(language.start + 1)[None])[0],

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from recurra.data.addition import made_sums
-from recurra.data.dates import made_dates
+from recurra.data.addition import synthetic_sums
+from recurra.data.dates import synthetic_dates
 from recurra.data.pairs import Pair, PairBatch, Pairs, PairSplit, read_pairs, split_pairs
 from recurra.data.tokenizers import (
     UNKNOWN,
@@ -50,7 +50,7 @@ from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import batch_weights, weighted_nll
 from recurra.types import Float, Int, setting
 
-TASKS = {"dates": made_dates, "addition": made_sums}
+TASKS = {"dates": synthetic_dates, "addition": synthetic_sums}
 TOGETHER = 256
 """How many sources are translated side by side."""
 
@@ -327,9 +327,7 @@ class TranslationTask(Task[Translator]):
             return tokenizer.decode(symbols)
         most = self.attended(model, source, symbols).argmax(-1).tolist()
         read = list(split_words(source))
-        said = [
-            read[most[k]] if tokenizer.symbols[i] == UNKNOWN else tokenizer.symbols[i] for k, i in enumerate(symbols)
-        ]
+        said = [read[most[k]] if tokenizer.tokens[i] == UNKNOWN else tokenizer.tokens[i] for k, i in enumerate(symbols)]
         names = list(dict.fromkeys(said))
         return Words(names).decode([1 + names.index(word) for word in said])
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from recurra.data.forest import Forest
 from recurra.data.text import split_lines
 from recurra.data.tree_batches import TreeBatch, Trees
-from recurra.data.tree_tasks import TASKS, made_up
+from recurra.data.tree_tasks import TASKS, synthetic
 from recurra.data.trees import LABELS, Tree, TreeVocabulary, build_vocabulary, read_trees
 from recurra.errors import DataError, OptionError, choose_from
 from recurra.layers.tree import BY_POSITION, COMPOSITIONS, OF_CELLS
@@ -125,7 +125,7 @@ def read_woods(data: TreeData, seed: int, vocabulary: TreeVocabulary | None = No
             (VALID, learned, 3 * seed + 1),
             (TEST * len(tested), tested, 3 * seed + 2),
         )
-        parts = tuple(_only_root(made_up(data.task, *each), data.labels) for each in asked)
+        parts = tuple(_only_root(synthetic(data.task, *each), data.labels) for each in asked)
     else:
         parts = split_lines(read_trees(data.path, data.labels), data.valid, data.test, seed)
         if not parts[0] or not parts[1]:
