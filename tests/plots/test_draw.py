@@ -102,7 +102,8 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "Basins": ends,
     "Trajectory": lambda: trajectory(memory(), torch.ones(2, dtype=torch.float64), torch.zeros(5, 2)),
     "Automaton": automaton,
-    "Machine": lambda: ODD,
+    "Moore": lambda: ODD,
+    "Mealy": lambda: ODD.answers(),
     "Weighted": lambda: CHANCES,
     "Extraction": lambda: Extraction(
         "quotient", (point := Point(ODD, 0.9, 0.01, 0.9, None),), point, "it is the only one", None, ((0, 1),), None

@@ -158,7 +158,7 @@ class TestWhatItLearns:
         assert scores["gru-8"]["mae"] < 0.5 * scores["naive"]["mae"]
         seen = made.forecast(model, 3)
         assert seen.times[0] == "2016-09-01"
-        assert bool(((seen.said > 0.5 * grown[-1]) & (seen.low > 0)).all())
+        assert bool(((seen.predictions > 0.5 * grown[-1]) & (seen.low > 0)).all())
 
     @pytest.mark.parametrize("head", HEADS[3:])
     def test_zeros_and_ones(self, here: Path, head: str) -> None:
@@ -170,7 +170,7 @@ class TestWhatItLearns:
         assert made.evaluate(model).scores["gru-8"]["nats"] < 0.2
         seen = made.forecast(model, 6)
         assert seen.low is None
-        assert seen.said[:, 0].round().tolist() == [1, 0, 0, 1, 0, 0]
+        assert seen.predictions[:, 0].round().tolist() == [1, 0, 0, 1, 0, 0]
 
     @pytest.mark.parametrize("feeding", ["free", "scheduled:0.5"])
     def test_it_may_be_fed_what_it_says(self, feeding: str) -> None:

@@ -353,7 +353,7 @@ def _mean_over_time(values: Float[Tensor, "T M"]) -> Float[Tensor, " M"]:
     u = (torch.arange(len(values), dtype=values.dtype) + 0.5) / len(values)
     edge = (4 * torch.minimum(u, 1 - u)).clamp(max=1)  # 0 at both ends, 1 in the middle half
     weight = torch.sigmoid(1 / (1 - edge) - 1 / edge)  # every derivative is 0 where it becomes flat
-    inside = weight > 0  # the ends underflow, and 0 · log 0 is not a number
+    inside = weight > 0  # the ends underflow, and 0 · log 0 is NaN
     weight = weight[inside, None]
     return (weight * values[inside]).sum(0) / weight.sum()
 

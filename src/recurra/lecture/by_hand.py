@@ -47,7 +47,7 @@ class ElmanWeights:
 
 @dataclass(frozen=True)
 class ElmanForward:
-    """One pass forward, with all that the way back reads.
+    """One forward pass, with all that the backward pass reads.
 
     - `a`, `h`, `o`, `y_hat`: net input, state, output and prediction at every step; `h0` is the state before the first.
     - `losses`: L_t of every sequence at every step; `scale`: the weight s_t of each step.
@@ -347,7 +347,7 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True)
 class Descent:
-    """Where stochastic back-propagation ended: `converged` says that the last check in `history` had ‖∇J‖ < ε."""
+    """Where stochastic back-propagation ended: `converged`: whether the last check in `history` had ‖∇J‖ < ε."""
 
     layers: tuple[Layer, ...]
     converged: bool

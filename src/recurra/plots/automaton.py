@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from recurra.analysis.automata.extraction import Extraction
-from recurra.analysis.automata.finite import Machine, Mealy, shown
+from recurra.analysis.automata.finite import Machine, Mealy, Moore, shown
 from recurra.analysis.automata.weighted import Weighted, WeightedExtraction
 from recurra.errors import OptionError
 from recurra.plots.figure import inks, painter
@@ -65,12 +65,12 @@ def edges(machine: Automaton) -> list[Edge]:
 def _weighted_edges(machine: Weighted, state: int) -> list[Edge]:
     """The likeliest symbols with their probabilities, by where they lead; then how many others there are, and theirs."""
     groups: dict[int, list[str]] = {}
-    order = machine.chances[state].sort(descending=True)
+    order = machine.probabilities[state].sort(descending=True)
     likely = [(k, p) for k, p in zip(order.indices.tolist(), order.values.tolist(), strict=True) if p >= RARE][:LIKELY]
-    for k, chance in likely:
+    for k, p in likely:
         then = int(machine.after[state, k]) if k < len(machine.symbols) else NOWHERE
-        groups.setdefault(then, []).append(f"{shown(machine.classes[k])} {chance:.2f}")
-    others, rest = len(machine.classes) - len(likely), 1 - sum(chance for _, chance in likely)
+        groups.setdefault(then, []).append(f"{shown(machine.classes[k])} {p:.2f}")
+    others, rest = len(machine.classes) - len(likely), 1 - sum(p for _, p in likely)
     found = [Edge(state, then, ", ".join(symbols)) for then, symbols in groups.items()]
     return [*found, Edge(state, NOWHERE, f"{others} others {rest:.2f}")] if rest >= 0.005 else found
 
@@ -209,7 +209,8 @@ def _size(machine: Automaton) -> tuple[float, float]:
     return layout.width / PIXELS, layout.height / PIXELS
 
 
-@painter(Machine, _size)
+@painter(Moore, _size)
+@painter(Mealy, _size)
 @painter(Weighted, _size)
 def paint_automaton(axis: Any, machine: Automaton) -> None:
     """The same drawing as `to_svg`."""
@@ -218,13 +219,8 @@ def paint_automaton(axis: Any, machine: Automaton) -> None:
     layout, ink = lay_out(machine), inks(axis)[1]
     letters = {"family": "monospace", "fontsize": 12, "color": ink, "va": "center"}
     for state, box in enumerate(layout.boxes):
-        look = {
-            "boxstyle": "round,pad=0,rounding_size=8",
-            "fc": "none",
-            "ec": _colour(state),
-            "lw": 3 if state == 0 else 1.5,
-        }
-        axis.add_patch(FancyBboxPatch((box.x, box.y), box.width, box.height, **look))
+        look: dict[str, Any] = {"fc": "none", "ec": _colour(state), "lw": 3 if state == 0 else 1.5}
+        axis.add_patch(FancyBboxPatch((box.x, box.y), box.width, box.height, "round,pad=0,rounding_size=8", **look))
         middle = box.x + box.width / 2, box.y + box.height / 2
         axis.text(*middle, box.name, ha="center", fontweight="bold", **letters)
     for x, y, label in layout.labels:

@@ -12,7 +12,7 @@ POINTS = 400
 
 
 def line_chart(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], across: str, up: str, alt: str) -> str:
-    """Up to four lines by name, each with its steps and values. Values that are no numbers are left out."""
+    """Up to four lines by name, each with its steps and values. NaN and ±inf are left out."""
     thin = {name: _thinned(xs, ys) for name, (xs, ys) in lines.items()}
     thin = {name: points for name, points in thin.items() if points}
     every = [point for points in thin.values() for point in points]

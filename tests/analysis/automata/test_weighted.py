@@ -83,7 +83,7 @@ def test_what_is_rounded_does_not_make_the_loss_less_than_nothing() -> None:
         says.bias.data = logits
         reading = Reading(Recurrent("elman", 40, 3), torch.eye(40), says, names, names, predicts_next=True)
         same = Weighted(names, names, torch.zeros(1, 40).long(), logits.softmax(0)[None], torch.ones(1, 40))
-        assert 0 <= weighted._judge(reading, [same], strings)[1].lost[0] < 1e-5
+        assert 0 <= weighted._evaluate(reading, [same], strings)[1].lost[0] < 1e-5
 
 
 class Steady(torch.nn.Module):
@@ -119,7 +119,7 @@ def test_of_strings_that_end_only_what_is_inside_counts() -> None:
     assert found.nats == pytest.approx((math.log(4) + 2 * math.log(2)) / 3)
     assert found.chosen.nats == pytest.approx(found.nats, abs=1e-4)
     assert found.chosen.lost == pytest.approx(0, abs=1e-4)
-    start, other = found.machine.chances.tolist()
+    start, other = found.machine.probabilities.tolist()
     assert start == pytest.approx([0.5, 0.5, 0], abs=1e-4)  # the network does not say how strings begin; they do
     assert other == pytest.approx([0.25, 0.25, 0.5], abs=1e-4)
     assert found.machine.entered.tolist() == [[0, 0], [1 / 3, 2 / 3]]
@@ -132,7 +132,7 @@ def test_chances_are_held_a_few_strings_at_a_time(round_and_round: Reading, monk
     monkeypatch.setattr(weighted, "AT_ONCE", 1000)
     parts = extract_weighted(round_and_round, states=4, count=20, scored=20).chosen
     assert parts.lost == pytest.approx(whole.lost, rel=1e-4)
-    torch.testing.assert_close(parts.automaton.chances, whole.automaton.chances, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(parts.automaton.probabilities, whole.automaton.probabilities, rtol=1e-4, atol=1e-5)
 
 
 def test_clusters_that_lie_apart_are_found() -> None:

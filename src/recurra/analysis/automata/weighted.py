@@ -36,15 +36,15 @@ NAMED = 3
 class Weighted(Result):
     """A weighted automaton. State 0 is the first.
 
-    - `after`: by state and symbol the next state. `chances`: in each state, the probability of every class that may come next;
-      the symbols are the first classes.
+    - `after`: by state and symbol the next state. `probabilities`: in each state, of every class that may come next; the symbols
+      are the first classes.
     - `entered`: by state and symbol, the share of all steps with which that symbol led to that state.
     """
 
     symbols: tuple[str, ...]
     classes: tuple[str, ...]
     after: Int[Tensor, "A K"]
-    chances: Float[Tensor, "A C"]
+    probabilities: Float[Tensor, "A C"]
     entered: Float[Tensor, "A K"]
 
     @property
@@ -71,10 +71,10 @@ class Weighted(Result):
 
     def table(self) -> Table:
         rows = []
-        for name, chances in zip(self.state_names(), self.chances, strict=True):
-            top = chances.topk(min(NAMED, len(self.classes)))
+        for name, probabilities in zip(self.state_names(), self.probabilities, strict=True):
+            top = probabilities.topk(min(NAMED, len(self.classes)))
             likely = zip(top.values.tolist(), top.indices.tolist(), strict=True)
-            rows.append((name, ", ".join(f"{shown(self.classes[k])} {chance:.2f}" for chance, k in likely)))
+            rows.append((name, ", ".join(f"{shown(self.classes[k])} {p:.2f}" for p, k in likely)))
         return Table(("state", "likeliest next"), rows)
 
     def to_json(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Weighted(Result):
             "symbols": list(self.symbols),
             "classes": list(self.classes),
             "after": self.after.tolist(),
-            "chances": self.chances.tolist(),
+            "chances": self.probabilities.tolist(),
             "entered": self.entered.tolist(),
         }
 
@@ -202,9 +202,9 @@ def extract_weighted(
         every.append(torch.unique(pad(build + 1, (1, 0)), return_inverse=True)[1])
     tell("their probabilities")
     made = [
-        Weighted(reading.symbols, reading.classes, after, chances, entered)
-        for chances, (after, entered) in zip(
-            _chances(reading, build, visited, every),
+        Weighted(reading.symbols, reading.classes, after, probabilities, entered)
+        for probabilities, (after, entered) in zip(
+            _probabilities(reading, build, visited, every),
             (_ways(build, each, len(reading.symbols)) for each in every),
             strict=True,
         )
@@ -240,15 +240,15 @@ def _evaluate(reading: Reading, made: Sequence[Weighted], strings: Int[Tensor, "
     for rows in _parts(reading, strings):
         counts, wanted = inside[rows], None if true is None else true[rows]
         logs = _logs(reading, reading.visit(strings[rows]))
-        chances, likeliest = logs.exp(), logs.argmax(-1)
-        entropy = -(chances * logs).sum(-1)
+        probabilities, likeliest = logs.exp(), logs.argmax(-1)
+        entropy = -(probabilities * logs).sum(-1)
         for total, automaton in zip(sums, (None, *made), strict=True):
             if automaton is None:
                 cross, first = entropy, likeliest
                 target = logs if wanted is None else logs.gather(-1, wanted.clamp(min=0)[..., None])[..., 0]
             else:
-                own, walked = automaton.chances.log(), automaton.walk(strings[rows])
-                cross = -(chances @ own.T).gather(-1, walked[..., None])[..., 0]
+                own, walked = automaton.probabilities.log(), automaton.walk(strings[rows])
+                cross = -(probabilities @ own.T).gather(-1, walked[..., None])[..., 0]
                 first = own.argmax(1)[walked]
                 target = own if wanted is None else own[walked, wanted.clamp(min=0)]
             lost = (cross - entropy).clamp(min=0)  # less than nothing is lost by rounding alone
@@ -296,7 +296,7 @@ def _clusters(
 
 
 @torch.no_grad()
-def _chances(
+def _probabilities(
     reading: Reading, strings: Int[Tensor, "N T"], visited: Float[Tensor, "N T1 S"], clusters: Sequence[Tensor]
 ) -> list[Float[Tensor, "A C"]]:
     """For each clustering, the mean of the network's predicted probabilities in each cluster."""
@@ -310,7 +310,9 @@ def _chances(
     if not reading.predicts_first:  # where the network predicts nothing, count in the strings
         for total in sums:
             total[0, :K] = torch.bincount(strings[:, 0], minlength=K).to(total)
-    return [(total + 1e-6) / (total + 1e-6).sum(1, keepdim=True) for total in sums]  # a chance of 0 could not be scored
+    return [
+        (total + 1e-6) / (total + 1e-6).sum(1, keepdim=True) for total in sums
+    ]  # a probability of 0 could not be scored
 
 
 def _ways(
