@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from recurra.data.batches import Batch, Examples
+from recurra.data.batches import Batch, Examples, Order
 from recurra.errors import DataError
 from recurra.types import Int
 
@@ -71,14 +72,11 @@ def number_classes(found: Sequence[str], about: str, known: Sequence[str] | None
 class LabelledBatches(Examples):
     """Batches of examples with one target each: inputs `[B, 1, …]`, targets `[B, 1]`."""
 
-    def __init__(
-        self, examples: Labelled, batch_size: int, *, seed: int = 0, shuffle: bool = True, rank: int = 0, world: int = 1
-    ):
+    def __init__(self, examples: Labelled, batch_size: int, **order: Unpack[Order]):
         if not len(examples):
             raise DataError(f"{examples.about or 'the data'}: there is no example. Give at least one.")
         self.examples = examples
-        lengths = torch.ones(len(examples), dtype=torch.int64)
-        super().__init__(lengths, batch_size, seed=seed, shuffle=shuffle, rank=rank, world=world)
+        super().__init__(torch.ones(len(examples), dtype=torch.int64), batch_size, **order)
 
     def _take(self, rows: npt.NDArray[np.int64]) -> Batch:
         share = self._share(rows)

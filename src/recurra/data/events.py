@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import math
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recurra.data.comma_separated import rows_of, separator_of
-from recurra.data.utf8 import decode
+from recurra.data.utf8 import decode, read_bytes
 from recurra.errors import DataError, nearest
 
 NAMES = {
@@ -122,16 +120,8 @@ def _find(what: str, asked: str | None, header: list[str], path: Path, *, needed
     )
 
 
-def _bytes(path: Path) -> bytes:
-    try:
-        read = path.read_bytes()
-        return gzip.decompress(read) if path.suffix == ".gz" else read
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read: {error}.") from error
-
-
 def _read_csv(path: Path) -> tuple[list[str], Iterator[tuple[int, dict[str, str]]]]:
-    text = decode(_bytes(path), str(path))
+    text = decode(read_bytes(path), str(path))
     every = rows_of(path, text, separator_of(text, ",;\t|"))
     header = next(([cell.strip() for cell in row] for _, row in every if any(row)), [])
     if len(header) < 2:
@@ -154,7 +144,7 @@ def _read_xes(path: Path) -> tuple[list[str], Iterator[tuple[int, dict[str, str]
     header: dict[str, None] = {"case:concept:name": None}
     traces = 0
     try:
-        for _, trace in ElementTree.iterparse(io.BytesIO(_bytes(path))):
+        for _, trace in ElementTree.iterparse(io.BytesIO(read_bytes(path))):
             if _kind(trace) != "trace":
                 continue
             traces += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,13 +13,12 @@ import numpy.typing as npt
 import torch
 
 from recurra.data.classes import Labelled, number_classes
+from recurra.data.utf8 import read_bytes
 from recurra.errors import DataError
 
 Array = npt.NDArray[Any]
 
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-PAIRS = (("x", "y"), ("images", "labels"), ("x_train", "y_train"), ("data", "labels"))
-"""Names under which an .npz keeps images and labels."""
 CHANNELS = 4
 """An axis of at most this size, first or last, is that of the channels."""
 
@@ -40,12 +39,12 @@ def read_images(path: str | Path, labels: str | Path | None = None, classes: Seq
     """
     file = Path(path)
     if file.suffix == ".npz":
-        images, given = _from_archive(file)
+        images, given = read_npz(file)
     else:
-        beside = file.with_name(file.name.replace("images", "labels").replace("idx3", "idx1").replace("idx4", "idx1"))
-        if labels is None and (beside == file or not beside.exists()):
-            raise DataError(f"{file.name} has no labels, and no {beside.name} is beside it. Give data.label_file=FILE.")
-        images, given = read_array(file), read_array(Path(labels) if labels is not None else beside)
+        beside = labels_beside(file) if labels is None else Path(labels)
+        images, given = read_array(file), None if beside is None else read_array(beside)
+    if given is None:
+        raise DataError(f"{file.name} has no labels, and no file of them is beside it. Give data.label_file=FILE.")
     if given.ndim != 1 or len(given) != len(images) or given.dtype.kind not in "iuUS":
         raise DataError(
             f"{file.name}: {len(images)} images need as many labels, whole numbers or words along one axis; "
@@ -58,29 +57,40 @@ def read_images(path: str | Path, labels: str | Path | None = None, classes: Seq
     return Labelled(torch.from_numpy(x), numbers, tuple(found), about=f"{file.name}: {len(x):,} images of {size}")
 
 
-def _from_archive(file: Path) -> tuple[Array, Array]:
+def read_npz(path: Path, part: str = "train") -> tuple[Array, Array | None]:
+    """The arrays `x` and `y`, or those of a part: `x_train` and `y_train`, `x_test` and `y_test`."""
     try:
-        with np.load(file, allow_pickle=False) as archive:
-            for first, second in PAIRS:
-                if first in archive and second in archive:
-                    return archive[first], archive[second]
-            found = ", ".join(archive) or "nothing"
-    except (OSError, ValueError, EOFError, zlib.error) as error:
-        raise DataError(f"{file} cannot be read as .npz: {error}.") from None
-    wanted = ", ".join(f"{first} and {second}" for first, second in PAIRS)
-    raise DataError(f"{file} holds {found}; images and labels are kept as {wanted}. Rename them.")
+        with np.load(path, allow_pickle=False) as saved:
+            found = {name.lower(): name for name in saved.files}
+            x = (f"x_{part}", "x", "images", "data", "arr_0")
+            y = (f"y_{part}", "y", "labels", "targets", "arr_1")
+            images, labels = (next((saved[found[name]] for name in names if name in found), None) for names in (x, y))
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(
+            f"{path} cannot be read as .npz ({error}). Write it with numpy.savez(path, x=…, y=…)."
+        ) from None
+    if images is None:
+        raise DataError(
+            f"{path} holds {', '.join(found.values()) or 'no array'}; an array x is needed, and y of labels."
+        )
+    return images, labels
+
+
+def labels_beside(path: Path) -> Path | None:
+    """The file of labels beside one of images, if there is one: `labels` for `images` in its name."""
+    beside = path.with_name(path.name.replace("images", "labels").replace("idx3", "idx1").replace("idx4", "idx1"))
+    return beside if beside != path and beside.exists() else None
 
 
 def read_array(file: Path) -> Array:
     """The array of a .npy file, or of an IDX file (plain or .gz)."""
+    if file.suffix != ".npy":
+        return _read_idx(file, read_bytes(file))
     try:
-        if file.suffix == ".npy":
-            array: Array = np.load(file, allow_pickle=False)
-            return array
-        data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    except (OSError, ValueError, EOFError, zlib.error) as error:
+        array: Array = np.load(file, allow_pickle=False)
+        return array
+    except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{file} cannot be read: {error}.") from None
-    return _read_idx(file, data)
 
 
 def _read_idx(file: Path, data: bytes) -> Array:

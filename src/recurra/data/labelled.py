@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from recurra.data.image_sequences import as_sequences, is_idx, read_idx, read_npz
+from recurra.data.image_sequences import as_sequences, is_idx, read_image_rows
 from recurra.data.tables import Table, find_columns, read_csv, read_json_lines
 from recurra.data.text import read_documents
 from recurra.data.ts import number, read_ts
@@ -89,7 +89,7 @@ def _read(file: Path, how: How) -> Labelled:
     kind = Path(file.name.removesuffix(".gz")).suffix.lower()
     if is_idx(file) or kind == ".npz":
         _refuse_steps(file, how)
-        images, names = read_idx(file) if kind != ".npz" else read_npz(file, how.part)
+        images, names = read_image_rows(file, how.part)
         made = as_sequences(images, pixels=how.pixels, permute=how.permute, seed=how.seed)
         if np.isinf(made).any():
             raise DataError(f"{file} holds infinite numbers. Write NaN where a value is missing.")

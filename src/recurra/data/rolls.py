@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from recurra.data.matlab import read_cells
-from recurra.data.utf8 import decode
+from recurra.data.utf8 import decode, read_bytes
 from recurra.errors import DataError
 from recurra.types import Float
 
@@ -69,9 +69,7 @@ def _from_matlab(path: str | Path) -> dict[str, list[Tensor]]:
 
 def _from_json(path: str | Path) -> dict[str, list[Tensor]]:
     try:
-        found = json.loads(decode(Path(path).read_bytes(), str(path)))
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
+        found = json.loads(decode(read_bytes(path), str(path)))
     except ValueError as error:
         raise DataError(f"{path} is neither .mat nor JSON: {error}.") from error
     parts: dict[str, list[Tensor]] = {}

@@ -14,24 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from recurra.data.tokenizers import Tokenizer, build_tokenizer, tokenizer_from_json
 from recurra.data.utf8 import decode
 from recurra.errors import DataError, OptionError
-
-__all__ = [
-    "Document",
-    "Split",
-    "Tokenizer",
-    "build_tokenizer",
-    "python_source",
-    "read_documents",
-    "read_split",
-    "shortened",
-    "split_by_document",
-    "split_by_position",
-    "split_lines",
-    "tokenizer_from_json",
-]
 
 HEAD = 8192
 """A file with a zero byte among its first bytes is binary; the rest of it is not read."""

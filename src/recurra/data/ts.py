@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from recurra.data.comma_separated import finite_number
 from recurra.errors import DataError
 
 Array = npt.NDArray[np.float64]
@@ -78,10 +79,7 @@ def number(value: str, where: str) -> float:
     """A finite number, or NaN for one that is missing."""
     if value.strip().lower() in MISSING:
         return float("nan")
-    try:
-        read = float(value)
-    except ValueError:
-        read = float("inf")
-    if not np.isfinite(read):
+    read = finite_number(value)
+    if read is None:
         raise DataError(f"{where}: {value.strip()!r} is not a finite number. Write ? where a value is missing.")
     return read
