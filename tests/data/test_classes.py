@@ -137,7 +137,7 @@ class TestImages:
         with pytest.raises(DataError, match="should have 136 bytes by its own head; it has 135"):
             read_images(tmp_path / "cut-images")
         np.savez(tmp_path / "odd.npz", a=PIXELS)
-        with pytest.raises(DataError, match="holds a; an array x is needed, and y of labels"):
+        with pytest.raises(DataError, match="holds a; an array x is needed, and labels y"):
             read_images(tmp_path / "odd.npz")
         np.savez(tmp_path / "wide.npz", x=np.zeros((2, 9, 9, 9)), y=np.arange(2))
         with pytest.raises(DataError, match="which axis"):

@@ -126,9 +126,7 @@ class Batches(ABC):
         settings = self._settings()
         missing = [name for name in ("epoch", "step", *settings) if name not in state]
         if missing:
-            raise DataError(
-                f"The saved place in the data has no {', '.join(missing)}. Start the data from its beginning."
-            )
+            raise DataError(f"The saved place in the data has no {', '.join(missing)}. Start the data anew.")
         changed = [name for name, value in settings.items() if state[name] != value]
         if changed:
             then = ", ".join(f"{name}={state[name]}" for name in changed)
@@ -182,9 +180,7 @@ class Chunks(Batches):
         """All N - 1 targets, once each. A stream starts at the last token of the one before; the last batch may be ragged."""
         targets = len(self.ids) - 1
         if targets < 1:
-            raise DataError(
-                f"Evaluation needs a text of at least 2 tokens; this one has {len(self.ids)}. Give more text."
-            )
+            raise DataError(f"Evaluation needs a text of at least 2 tokens; this one has {len(self.ids)}. Give more.")
         starts = [targets * k // self.batch_size for k in range(self.batch_size + 1)]
         sizes = torch.tensor(starts).diff()
         rows = self.own_rows

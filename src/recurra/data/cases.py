@@ -79,9 +79,7 @@ class CaseCode:
         times, gaps = torch.zeros(len(what), 0), torch.zeros(len(what))
         if self.has_times:
             if case.times is None:
-                raise DataError(
-                    f"case {case.name!r} has no times, but the log that was trained on has. Name the column."
-                )
+                raise DataError(f"case {case.name!r} has no times, but the training log has. Name the column.")
             times = torch.from_numpy((time_features(case.times) - self.mean) / self.scale).float()
             log = (np.log1p(np.diff(case.times)) - self.gap[0]) / self.gap[1]
             gaps = torch.from_numpy(np.append(log, 0.0)).float()

@@ -50,10 +50,9 @@ def number_classes(found: Sequence[str], about: str, known: Sequence[str] | None
 
     Names that are whole numbers are ordered as numbers.
     """
-    if any(not name.strip() for name in found):
-        raise DataError(
-            f"{about}: example {[not name.strip() for name in found].index(True) + 1} has no label. Give it one."
-        )
+    empty = next((k for k, name in enumerate(found, 1) if not name.strip()), None)
+    if empty is not None:
+        raise DataError(f"{about}: example {empty} has no label. Give it one.")
     if known is None:
         classes = sorted(set(found), key=lambda name: (0, int(name), name) if name.isdecimal() else (1, 0, name))
         if len(classes) < 2:
@@ -63,7 +62,7 @@ def number_classes(found: Sequence[str], about: str, known: Sequence[str] | None
         strange = sorted(set(found) - set(classes))
         if strange:
             raise DataError(
-                f"{about} has the class {strange[0]!r}; the model learned {', '.join(classes)}. Leave such rows out."
+                f"{about} has the class {strange[0]!r}; the model learned {', '.join(classes)}. Leave it out."
             )
     place = {name: k for k, name in enumerate(classes)}
     return torch.tensor([place[name] for name in found]), classes

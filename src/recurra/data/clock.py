@@ -56,9 +56,7 @@ def read_clock(path: str | Path, name: str, cells: Sequence[tuple[int, str]]) ->
     usual = sorted(gaps)[len(gaps) // 2]
     for (row, text), gap in zip(cells[1:], gaps, strict=True):
         if gap <= 0:
-            raise DataError(
-                f"{path}, row {row}: {name} {text.strip()} does not come after the row before. Sort the rows."
-            )
+            raise DataError(f"{path}, row {row}: {name} {text.strip()} does not come after the row before. Sort them.")
         if abs(gap - usual) > CLOSE * usual:
             raise DataError(
                 f"{path}, row {row}: {name} {text.strip()} is {gap:g} after the row before, where a step is {usual:g}"

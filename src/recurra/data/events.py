@@ -184,7 +184,7 @@ def read_moment(text: str, path: Path, number: int) -> float:
     if abs(seconds) < 1e11:  # a few thousand years
         return seconds
     raise DataError(
-        f"{path}, row {number}: {text!r} is no time that can be read. Write it as 2012-04-03 16:55:38 (ISO 8601)."
+        f"{path}, row {number}: {text!r} is no time that can be read. Write 2012-04-03 16:55:38 (ISO 8601)."
     )
 
 

@@ -1,7 +1,12 @@
-"""Images with labels, from NumPy's files and from IDX, the format of MNIST."""
+"""Images with labels, from IDX and NumPy's files; whole, or as sequences of rows or of pixels.
+
+IDX is the format of MNIST (`train-images-idx3-ubyte`, gzip too, the labels beside it). An `.npz` file has arrays `x` and `y`, or
+`x_train`, `y_train`, `x_test` and `y_test`.
+"""
 
 from __future__ import annotations
 
+import re
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -66,13 +71,9 @@ def read_npz(path: Path, part: str = "train") -> tuple[Array, Array | None]:
             y = (f"y_{part}", "y", "labels", "targets", "arr_1")
             images, labels = (next((saved[found[name]] for name in names if name in found), None) for names in (x, y))
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(
-            f"{path} cannot be read as .npz ({error}). Write it with numpy.savez(path, x=…, y=…)."
-        ) from None
+        raise DataError(f"{path} cannot be read as .npz ({error}). Write it with np.savez(path, x=…, y=…).") from None
     if images is None:
-        raise DataError(
-            f"{path} holds {', '.join(found.values()) or 'no array'}; an array x is needed, and y of labels."
-        )
+        raise DataError(f"{path} holds {', '.join(found.values()) or 'no array'}; an array x is needed, and labels y.")
     return images, labels
 
 
@@ -93,6 +94,48 @@ def read_array(file: Path) -> Array:
         raise DataError(f"{file} cannot be read: {error}.") from None
 
 
+def is_idx(path: Path) -> bool:
+    """Whether the name is that of an IDX file: it ends in `idx3-ubyte` or the like, and `.gz` perhaps."""
+    return re.search(r"idx\d-ubyte(\.gz)?$", path.name) is not None
+
+
+def read_image_rows(path: Path, part: str) -> tuple[Array, Array | None]:
+    """Numbers `[N, rows, columns]`, or `[N, steps, 1]` of `[N, steps]`, and their labels, if there are any.
+
+    - `part`: of an .npz file with several, train or test.
+    """
+    if is_idx(path):
+        images, beside = read_array(path), labels_beside(path)
+        labels = None if beside is None else read_array(beside)
+    else:
+        images, labels = read_npz(path, part)
+        images = images[:, :, None] if images.ndim == 2 else images
+    if images.ndim != 3 or not np.issubdtype(images.dtype, np.number):
+        raise DataError(
+            f"{path} holds {images.dtype} {list(images.shape)}, not images [N, rows, columns] nor sequences [N, steps] or "
+            "[N, steps, channels] of numbers. Name another file."
+        )
+    if labels is not None and (labels.ndim != 1 or len(labels) != len(images)):
+        raise DataError(f"{path}: labels {list(labels.shape)} do not fit {len(images)} images. Give one each.")
+    return images, labels
+
+
+def as_sequences(
+    images: Array, *, pixels: bool = False, permute: bool = False, seed: int = 0
+) -> npt.NDArray[np.floating[Any]]:
+    """`[N, rows, columns]` as it is or, with `pixels`, `[N, rows · columns, 1]`; bytes become 0 to 1.
+
+    `permute` gives all pixels another order, drawn once from the seed: what was near is far.
+    """
+    values = images.astype(np.result_type(images.dtype, np.float32))  # float64 keeps its digits
+    if images.dtype == np.uint8:
+        values /= 255
+    flat = values.reshape(len(values), -1)
+    if permute:
+        flat = flat[:, np.random.default_rng(seed).permutation(flat.shape[1])]
+    return flat[:, :, None] if pixels else flat.reshape(values.shape)
+
+
 def _read_idx(file: Path, data: bytes) -> Array:
     """Two zero bytes, a type, the number of axes, the sizes as big-endian 32-bit numbers, the values. LeCun et al. 1998."""
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in IDX_TYPES:
@@ -110,7 +153,7 @@ def _read_idx(file: Path, data: bytes) -> Array:
 def _with_channels(name: str, images: Array) -> Array:
     if images.ndim not in (3, 4) or images.dtype.kind not in "iuf" or not images.size:
         raise DataError(
-            f"{name}: images are numbers [N, H, W] or [N, C, H, W]; found {list(images.shape)} of {images.dtype}."
+            f"{name}: images are numbers [N, H, W] or [N, C, H, W]; found {images.dtype} {list(images.shape)}."
         )
     if not np.isfinite(images).all():
         raise DataError(f"{name}: some pixels are not finite numbers. Replace them.")

@@ -216,9 +216,7 @@ def _labels(labels: Any, per_step: bool) -> list[Any]:
         return [_labels(each, False) for each in found]
     names = [_cell(label).strip() for label in found]
     if "" in names:
-        raise DataError(
-            f"data: label {names.index('') + 1} of {len(names)} is missing. Give it, or leave its sequence out."
-        )
+        raise DataError(f"data: label {names.index('') + 1} of {len(names)} is missing. Give it, or leave it out.")
     return names
 
 

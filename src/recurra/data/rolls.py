@@ -97,7 +97,5 @@ def _piece(path: str | Path, part: str, number: int, frames: Any) -> Tensor:
 
 def _long_enough(path: str | Path, part: str, number: int, piece: Tensor) -> Tensor:
     if len(piece) < 2:
-        raise DataError(
-            f"{path}, {part}, piece {number + 1} has {len(piece)} frames; each is predicted from those before."
-        )
+        raise DataError(f"{path}, {part}, piece {number + 1} has {len(piece)} frames; at least 2 are needed.")
     return piece

@@ -49,13 +49,9 @@ class Scaling:
         """Of the values that are known. A channel without values, or with nothing that changes, is refused."""
         for name, column in zip(series.names, series.values.T, strict=True):
             if bool(column.isnan().all()):
-                raise DataError(
-                    f"{about}: {name} has no value in the {len(column):,} steps to learn from. Leave it out."
-                )
+                raise DataError(f"{about}: {name} has no value in the {len(column):,} steps to learn from. Omit it.")
             if log and bool((column <= 0).any()):
-                raise DataError(
-                    f"{about}: {name} has values that are not positive, and no logarithm. Use data.log=false."
-                )
+                raise DataError(f"{about}: {name} has values that are not positive. Use data.log=false.")
         plain = cls((0.0,) * len(series.names), (1.0,) * len(series.names), log, lag)
         mean, scale = [], []
         for name, column in zip(series.names, plain.shrink(series.values).T, strict=True):

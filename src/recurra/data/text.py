@@ -51,9 +51,7 @@ def read_documents(path: str | Path) -> list[Document]:
     path, and hidden, empty and binary ones are left out. A file that is named must hold text.
     """
     if not str(path).strip():
-        raise DataError(
-            "No path was given to read text from. Name a file, a folder or a pattern such as 'books/*.txt'."
-        )
+        raise DataError("No path was given to read text from. Name a file, a folder or a pattern ('books/*.txt').")
     asked = Path(path).expanduser()
     try:
         if asked.is_dir():
@@ -194,9 +192,7 @@ def _read_text(file: Path) -> str:
             if b"\0" not in data:
                 data += batches.read()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(
-            f"{file} was read as gzip, but it is damaged or something else ({error}). Rename or replace it."
-        ) from error
+        raise DataError(f"{file} was read as gzip, but it is damaged ({error}). Rename or replace it.") from error
     if not data:
         raise DataError(f"Text was asked for from {file}, but the file is empty. Name one that holds text.")
     if b"\0" in data:
@@ -221,6 +217,4 @@ def _cuts(length: int, valid: float, test: float) -> tuple[int, int]:
 
 def _check_fractions(valid: float, test: float) -> None:
     if not (valid >= 0 and test >= 0 and valid + test < 1):
-        raise OptionError(
-            f"valid and test are fractions that leave something to train on; got valid={valid}, test={test}."
-        )
+        raise OptionError(f"valid and test are fractions that leave some to train on; got valid={valid}, test={test}.")

@@ -308,9 +308,7 @@ def _tokenizers() -> Any:
     try:
         import tokenizers
     except ImportError as error:
-        raise DataError(
-            "bpe tokens need the package tokenizers, which is not installed: pip install recurra[text]."
-        ) from error
+        raise DataError("bpe tokens need the package tokenizers: pip install recurra[text].") from error
     return tokenizers
 
 

@@ -37,9 +37,7 @@ def read_ts(path: str | Path, text: str, *, labelled: bool = True) -> tuple[list
         if word.startswith("@"):
             header[word[1:].lower()] = rest.strip()
     else:
-        raise DataError(
-            f"{path} has no line @data: it is not a .ts file. Put a header with @classLabel and @data first."
-        )
+        raise DataError(f"{path} has no line @data: it is no .ts file. Put a header with @classLabel and @data first.")
     if header.get("timestamps", "").lower() == "true":
         raise DataError(f"{path} has time stamps (@timeStamps true), which are not read. Write plain values.")
     has, *known = header.get("classlabel", "true").split() or ["false"]

@@ -33,6 +33,5 @@ def decode(data: bytes, about: str, line: int = 1) -> str:
     except UnicodeDecodeError as error:
         before = error.object[: error.start]
         line += len(re.findall(rb"\r\n|\r|\n", before))
-        raise DataError(
-            f"{about}, line {line}: byte 0x{error.object[error.start]:02x} is not UTF-8. Convert it to UTF-8."
-        ) from None
+        byte = f"0x{error.object[error.start]:02x}"
+        raise DataError(f"{about}, line {line}: byte {byte} is not UTF-8. Convert it to UTF-8.") from None

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from recurra.data.addition import synthetic_sums
-from recurra.data.dates import synthetic_dates
+from recurra.data.pair_tasks import synthetic_dates, synthetic_sums
 from recurra.data.pairs import Pair, PairBatch, Pairs, PairSplit, read_pairs, split_pairs
 from recurra.data.tokenizers import (
     UNKNOWN,

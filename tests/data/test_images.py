@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recurra.data.image_sequences import as_sequences, is_idx, read_image_rows
+from recurra.data.images import as_sequences, is_idx, read_image_rows
 from recurra.errors import DataError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (5, 3, 4), dtype=np.uint8)
