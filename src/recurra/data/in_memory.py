@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 from uuid import UUID
@@ -57,21 +58,18 @@ def write_data(kind: str, data: object, folder: Path, *, lines: bool = False, pe
     - `kind`: one of `TAKES`.
     - `lines`: each text is one sequence, and becomes one line. `per_step`: labels are lists, with one label for each step.
     """
-    choose_from("the kind of data", kind, TAKES)
-    if kind == "text":
-        return _write_text(data, folder, lines)
-    if kind == "labelled":
-        return _write_labelled(data, folder, per_step)
     writers: dict[str, Callable[[Any, Path], Path]] = {
+        "text": partial(_write_text, lines=lines),
         "classes": _write_classes,
         "pairs": _write_pairs,
+        "labelled": partial(_write_labelled, per_step=per_step),
         "events": _write_events,
         "series": _write_series,
         "trees": _write_trees,
         "table": _write_table,
         "rolls": _write_rolls,
     }
-    return writers[kind](data, folder)
+    return writers[choose_from("the kind of data", kind, writers)](data, folder)
 
 
 def write_file(path: Path, content: str | bytes) -> Path:
@@ -87,7 +85,7 @@ def write_file(path: Path, content: str | bytes) -> Path:
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, quote_all: bool = True) -> str:
-    """A table as CSV; cells that need no quotes, as spaces at their start do, may stand without."""
+    """A table as CSV. Quotes around every cell keep spaces at its start; without `quote_all` a cell has them where it must."""
     written = io.StringIO()
     quoting: Any = csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL
     writer = csv.writer(written, lineterminator="\n", quoting=quoting)
