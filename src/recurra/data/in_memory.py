@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -385,11 +384,8 @@ def _cell(value: Any) -> str:
         return ""
     if not isinstance(value, float):
         return str(int(value) if isinstance(value, bool) else value)
-    try:
-        datetime.fromisoformat(repr(value))
-    except ValueError:
-        return repr(value)
-    return np.format_float_scientific(value)  # 20120403.12 would be read as a date; 2.012040312e+07 is not
+    # 20120403.12 would be read as a date; 2.012040312e+07 is not
+    return np.format_float_scientific(value) if 1e7 <= value < 1e8 else repr(value)
 
 
 def _plain(value: Any) -> Any:
