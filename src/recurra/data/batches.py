@@ -30,7 +30,7 @@ class Batch:
     - `inputs`, `targets`: of text, the tokens, and for each the one that follows it.
     - `lengths`: how many steps of each row are true; `None` where all are. Past the end there are zeros.
     - `fresh`: state carried from the batch before must be dropped.
-    - `scored`: how much the loss of each step counts; `None`: every true step counts once.
+    - `scored`: the weight of each step in the loss; `None`: 1 at every true step.
     - `all_rows`, `all_tokens`: of all ranks together; `None` where this is all there is.
     """
 
@@ -310,7 +310,7 @@ class LabelledSequences(Sequences):
 class Generated(Batches):
     """Synthetic sequences, drawn when they are needed: every batch of training is new.
 
-    - `make`: a count and a seed to inputs, targets, and how much each step counts (`None`: all alike).
+    - `make`: a count and a seed to inputs, targets, and the weight of each step in the loss (`None`: 1 each).
     - `batches`: how many one pass has. Passes of training differ; the one of evaluation never does.
     """
 

@@ -59,11 +59,11 @@ class FormalLanguage:
     ) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N T"], Int[Tensor, " N"]]:
         """Strings of up to `length` symbols, each after its sign; the class of every prefix; how many steps are true.
 
-        The first half is in the language, every string of a length as likely. Of the second half, one part is drawn alike
+        The first half is in the language, every string of a length as likely. Of the second half, one part is drawn uniformly
         from all that are not, one part are near misses: strings of the language with one symbol changed.
 
         - `exactly`: all are of this length, whatever their class where there is no choice; otherwise lengths are drawn
-          alike from those up to `length` that there are.
+          uniformly from those up to `length` that there are.
         """
         if count < 1 or length < 0:
             raise OptionError(f"{self.name}: count must be at least 1, length at least 0; got {count} and {length}.")

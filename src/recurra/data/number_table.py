@@ -97,13 +97,13 @@ def _numbers(
     if values is not None:
         return values
     line, cell = next((line, cell) for line, cell in zip(lines, cells, strict=True) if finite_number(cell) is None)
-    found = f"{cell!r}, which is no number" if cell else "nothing"
+    found = f"{cell!r}, which is not a number" if cell else "nothing"
     hint = f", or name it as the label if it holds the classes (data.label={column})" if guessed and cell else ""
     raise DataError(f"{name}, line {line}: column {column!r} holds {found}. Write numbers there{hint}.")
 
 
 def _as_numbers(cells: npt.NDArray[np.object_]) -> npt.NDArray[np.float64] | None:
-    """A column as numbers; `None` where a cell is none, or not finite."""
+    """A column as numbers; `None` where a cell holds none, NaN or ±inf."""
     try:
         values = cells.astype(np.float64)
     except ValueError:

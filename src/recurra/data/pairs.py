@@ -89,7 +89,7 @@ def _columns(path: str | Path, text: str) -> list[tuple[int, str, str]]:
 
 
 def split_pairs(pairs: Sequence[Pair], valid: float, test: float, seed: int = 0) -> PairSplit:
-    """Pairs dealt at random to three parts. All pairs of one source go to the same part: no part knows a source of another."""
+    """Pairs shuffled into three parts. All pairs of one source go to the same part: no part knows a source of another."""
     parts = split_lines(list(dict.fromkeys(pair.source for pair in pairs)), valid, test, seed)
     place = {source: k for k, part in enumerate(parts) for source in part}
     dealt: tuple[list[Pair], ...] = ([], [], [])

@@ -126,7 +126,7 @@ def split_by_position(text: str, valid: float, test: float) -> tuple[str, str, s
 def split_lines(
     lines: Sequence[Item], valid: float, test: float, seed: int = 0
 ) -> tuple[list[Item], list[Item], list[Item]]:
-    """Lines, or other items, dealt at random to training, validation and test; each part keeps their order."""
+    """Lines, or other items, split at random into training, validation and test; each part keeps their order."""
     first, second = _cuts(len(lines), valid, test)
     dealt = sorted(range(len(lines)), key=lambda k: _hash(seed, str(k)))
     train, validation, testing = (
