@@ -290,7 +290,7 @@ class TestRefused:
             (["data.path=missing.txt"], "does not exist"),
             (["data.path=empty.txt"], "empty"),
             (["data.path=binary.bin"], "binary.bin"),
-            (["data.path=short.txt"], "at least 33 symbols"),
+            (["data.path=short.txt"], "at least 33 tokens"),
             (["data.path=narrow.txt", "training.batch_size=1", "training.truncation=every:2"], "at least 2 symbols"),
             (["model.hiden_size=3"], "model.hidden_size"),
             (["training.steps=many"], "whole number"),

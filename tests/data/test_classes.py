@@ -69,7 +69,7 @@ class TestTables:
     @pytest.mark.parametrize(
         ("text", "options", "message"),
         [
-            ("a,b,label\n1,red,x\n2,blue,y\n", {}, r"line 2: column 'b' holds 'red', which is no number"),
+            ("a,b,label\n1,red,x\n2,blue,y\n", {}, r"line 2: column 'b' holds 'red', which is not a number"),
             ("a,b,label\n1,2,x\n2,,y\n", {}, r"line 3: column 'b' holds nothing"),
             ("a,b,label\n1,nan,x\n2,1,y\n", {}, r"column 'b' holds 'nan'"),
             ("a,label\n1,x\n2,x\n", {}, r"column 'label': every label is 'x'. A classifier needs at least two classes"),
@@ -137,7 +137,7 @@ class TestImages:
         with pytest.raises(DataError, match="should have 136 bytes by its own head; it has 135"):
             read_images(tmp_path / "cut-images")
         np.savez(tmp_path / "odd.npz", a=PIXELS)
-        with pytest.raises(DataError, match="holds a; images and labels are kept as"):
+        with pytest.raises(DataError, match="holds a; an array x is needed, and labels y"):
             read_images(tmp_path / "odd.npz")
         np.savez(tmp_path / "wide.npz", x=np.zeros((2, 9, 9, 9)), y=np.arange(2))
         with pytest.raises(DataError, match="which axis"):

@@ -76,7 +76,7 @@ class TestChannels:
             encoder.encode(text("a"), torch.float32)
 
 
-class TestSymbols:
+class TestTokens:
     def test_texts(self) -> None:
         encoder = fit_encoder(text("abba", "a"), "char", 1, None)
         values, lengths = encoder.encode(text("ab", "", "za"), torch.float32)
@@ -88,6 +88,10 @@ class TestSymbols:
         encoder = Tokens.fit(data, "char", min_count=2, max_symbols=None)
         assert encoder.size == 2
         assert encoder.encode(data, torch.float32)[0].tolist() == [0, 1, 0, 1]
+
+    def test_a_vocabulary_of_an_older_run(self) -> None:
+        saved = {"kind": "text", "tokeniser": {"kind": "char", "symbols": ["a", "b"], "cut": False, "sequences": False}}
+        assert encoder_from_json(saved).encode(text("ab"), torch.float32)[0].tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_moments_in_many_forms(tmp_path: Path, moment: str) -> None:
         ("case,activity,time\n1,x,2012-04-03\n1,y,soon\n", "row 3: 'soon' is no time"),
         ("case,activity,time\n1,x,nan\n", "row 2: 'nan' is no time"),
         ("case,activity\n1,\n", "row 2: the activity is empty"),
-        ("case,activity\n1,x,3\n", "row 2: 3 cells, but the header has 2"),
+        ("case,activity\n1,x,3\n", "line 2: 3 cells, but there are 2 columns"),
         ("who,what\n1,x\n", "no column that looks like the case"),
         ("case,activity\n", "has no events"),
         ("", "has 0 columns"),

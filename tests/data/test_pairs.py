@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from recurra.data.addition import synthetic_sums
-from recurra.data.dates import FORMATS, synthetic_dates, write_date
+from recurra.data.pair_tasks import FORMATS, synthetic_dates, synthetic_sums, write_date
 from recurra.data.pairs import Pair, PairBatch, Pairs, read_pairs, split_pairs
 from recurra.errors import DataError, OptionError
 
@@ -210,7 +209,7 @@ class TestAddition:
         sums = {tuple(sorted(int(number) for number in pair.source.split("+"))) for pair in pairs}
         assert sums == {(a, b) for b in range(10) for a in range(b + 1)}
         assert any(a > b for a, b in (map(int, pair.source.split("+")) for pair in pairs))
-        with pytest.raises(OptionError, match="1 and 55"):
+        with pytest.raises(OptionError, match="1 to 55"):
             synthetic_sums(56, digits=1)
 
     def test_the_seed_decides(self) -> None:

@@ -45,7 +45,7 @@ def test_some_columns_in_any_order_and_the_others_may_hold_words(tmp_path: Path)
         ("a,b\n1,2\n3,x\n", r"row 3, b: 'x' is not a finite number"),
         ("a\n1\n\n\nnan\n", r"row 5, a: 'nan' is not a finite number"),
         ("1,2\n3,\n", r"row 2, column 2: '' is not a finite number"),
-        ("1,2\n3\n", r"row 2: 1 cells, where the first row has 2"),
+        ("1,2\n3\n", r"line 2: 1 cells, but there are 2 columns"),
         ("\n\n", "is empty"),
     ],
 )

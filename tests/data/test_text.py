@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recurra.data import text
 from recurra.data.text import (
     Document,
     python_source,
@@ -250,10 +249,6 @@ def test_fractions_leave_something_to_train_on(valid, test):
             split()
     with pytest.raises(OptionError, match="fractions"):
         split_lines(["a", "b"], valid, test)
-
-
-def test_what_others_import_from_here():
-    assert all(hasattr(text, name) for name in text.__all__)
 
 
 @pytest.mark.parametrize(

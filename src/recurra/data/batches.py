@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ class Batch:
     - `inputs`, `targets`: of text, the tokens, and for each the one that follows it.
     - `lengths`: how many steps of each row are true; `None` where all are. Past the end there are zeros.
     - `fresh`: state carried from the batch before must be dropped.
-    - `scored`: how much the loss of each step counts; `None`: every true step counts once.
+    - `scored`: the weight of each step in the loss; `None`: 1 at every true step.
     - `all_rows`, `all_tokens`: of all ranks together; `None` where this is all there is.
     """
 
@@ -58,6 +58,15 @@ class Batch:
         return replace(self, **sent)
 
 
+class Order(TypedDict, total=False):
+    """The order of batches: `seed` (0), `shuffle` (true), and which `rank` (0) of `world` ranks (1) they are for."""
+
+    seed: int
+    shuffle: bool
+    rank: int
+    world: int
+
+
 class Batches(ABC):
     """An infinite iterator of batches for training, one pass for evaluation, and a place that can be saved.
 
@@ -68,7 +77,7 @@ class Batches(ABC):
     carries = False
     """Whether row k of a batch goes on where row k of the batch before stopped."""
 
-    def __init__(self, batch_size: int, seed: int, shuffle: bool, rank: int, world: int):
+    def __init__(self, batch_size: int, *, seed: int = 0, shuffle: bool = True, rank: int = 0, world: int = 1):
         if batch_size < 1:
             raise OptionError(f"batch_size must be at least 1; got {batch_size}.")
         if not 0 <= rank < world:
@@ -96,9 +105,9 @@ class Batches(ABC):
     @abstractmethod
     def _batch(self, epoch: int, step: int) -> Batch: ...
 
-    @abstractmethod
     def _settings(self) -> dict[str, int]:
         """What must be the same for a saved place to mean the same."""
+        return {"batch_size": self.batch_size, "seed": self.seed, "shuffle": int(self.shuffle)}
 
     def next(self) -> Batch:
         """The next batch. After the last one of an epoch comes the first one of the next."""
@@ -117,9 +126,7 @@ class Batches(ABC):
         settings = self._settings()
         missing = [name for name in ("epoch", "step", *settings) if name not in state]
         if missing:
-            raise DataError(
-                f"The saved place in the data has no {', '.join(missing)}. Start the data from its beginning."
-            )
+            raise DataError(f"The saved place in the data has no {', '.join(missing)}. Start the data anew.")
         changed = [name for name, value in settings.items() if state[name] != value]
         if changed:
             then = ", ".join(f"{name}={state[name]}" for name in changed)
@@ -144,29 +151,20 @@ class Chunks(Batches):
 
     carries = True
 
-    def __init__(
-        self,
-        ids: Int[Tensor, " N"],
-        batch_size: int,
-        length: int,
-        *,
-        seed: int = 0,
-        shuffle: bool = True,
-        rank: int = 0,
-        world: int = 1,
-    ):
-        super().__init__(batch_size, seed, shuffle, rank, world)
+    def __init__(self, ids: Int[Tensor, " N"], batch_size: int, length: int, **order: Unpack[Order]):
+        super().__init__(batch_size, **order)
         if length < 1:
             raise OptionError(f"length must be at least 1; got {length}.")
-        if batch_size % world:
+        if batch_size % self.world:
             raise OptionError(
-                f"batch_size={batch_size} streams cannot be shared evenly by {world} ranks. Make it a multiple of {world}."
+                f"batch_size={batch_size} streams cannot be shared evenly by {self.world} ranks. "
+                f"Make it a multiple of {self.world}."
             )
         self.ids, self.length = _check_ids(ids), length
         N, chunk = len(ids), batch_size * length
         # every offset leaves room for the same number of steps; a text that has room for one at offset 0 only, has one
-        self._steps = max((N - length) // chunk, int(chunk < N)) if shuffle else (N - 1) // chunk
-        self._offsets = min(length, N - chunk * self._steps) if shuffle else 1
+        self._steps = max((N - length) // chunk, int(chunk < N)) if self.shuffle else (N - 1) // chunk
+        self._offsets = min(length, N - chunk * self._steps) if self.shuffle else 1
 
     @property
     def steps_per_epoch(self) -> int:
@@ -182,9 +180,7 @@ class Chunks(Batches):
         """All N - 1 targets, once each. A stream starts at the last token of the one before; the last batch may be ragged."""
         targets = len(self.ids) - 1
         if targets < 1:
-            raise DataError(
-                f"Evaluation needs a text of at least 2 tokens; this one has {len(self.ids)}. Give more text."
-            )
+            raise DataError(f"Evaluation needs a text of at least 2 tokens; this one has {len(self.ids)}. Give more.")
         starts = [targets * k // self.batch_size for k in range(self.batch_size + 1)]
         sizes = torch.tensor(starts).diff()
         rows = self.own_rows
@@ -200,23 +196,11 @@ class Chunks(Batches):
         start = offset + self.own_rows.start * stride + step * self.length
         rows = self.own_rows.stop - self.own_rows.start
         window = self.ids.as_strided((rows, self.length + 1), (stride, 1), self.ids.storage_offset() + start)
-        return Batch(
-            window[:, :-1].contiguous(),
-            window[:, 1:].contiguous(),
-            None,
-            fresh=step == 0,
-            all_rows=self.batch_size,
-            all_tokens=self.batch_size * self.length,
-        )
+        inputs, targets, total = window[:, :-1].contiguous(), window[:, 1:].contiguous(), self.batch_size * self.length
+        return Batch(inputs, targets, None, fresh=step == 0, all_rows=self.batch_size, all_tokens=total)
 
     def _settings(self) -> dict[str, int]:
-        return {
-            "symbols": len(self.ids),
-            "batch_size": self.batch_size,
-            "length": self.length,
-            "seed": self.seed,
-            "shuffle": int(self.shuffle),
-        }
+        return {"symbols": len(self.ids), "length": self.length, **super()._settings()}
 
 
 class Examples(Batches):
@@ -228,17 +212,8 @@ class Examples(Batches):
     A subclass makes a batch of rows: `_take`.
     """
 
-    def __init__(
-        self,
-        lengths: Int[Tensor, " N"],
-        batch_size: int,
-        *,
-        seed: int = 0,
-        shuffle: bool = True,
-        rank: int = 0,
-        world: int = 1,
-    ):
-        super().__init__(batch_size, seed, shuffle, rank, world)
+    def __init__(self, lengths: Int[Tensor, " N"], batch_size: int, **order: Unpack[Order]):
+        super().__init__(batch_size, **order)
         self._lengths = lengths
         self._plan: tuple[int, list[npt.NDArray[np.int64]]] | None = None
 
@@ -249,6 +224,11 @@ class Examples(Batches):
     def _share(self, rows: npt.NDArray[np.int64]) -> Int[Tensor, " B"]:
         """Those of some rows that are this rank's."""
         return torch.from_numpy(np.array_split(rows, self.world)[self.rank])
+
+    def _deal(self, rows: npt.NDArray[np.int64]) -> tuple[Int[Tensor, " B"], Int[Tensor, " B"], int, int]:
+        """This rank's rows and their lengths; the longest and the sum of all ranks', so that they agree on them."""
+        share, everyone = self._share(rows), self._lengths[torch.from_numpy(rows)]
+        return share, self._lengths[share], int(everyone.max()), int(everyone.sum())
 
     @property
     def steps_per_epoch(self) -> int:
@@ -278,13 +258,7 @@ class Examples(Batches):
         return np.argsort(self._lengths.numpy(), kind="stable")
 
     def _settings(self) -> dict[str, int]:
-        return {
-            "examples": len(self._lengths),
-            "steps": int(self._lengths.sum()),
-            "batch_size": self.batch_size,
-            "seed": self.seed,
-            "shuffle": int(self.shuffle),
-        }
+        return {"examples": len(self._lengths), "steps": int(self._lengths.sum()), **super()._settings()}
 
 
 class Sequences(Examples):
@@ -293,16 +267,7 @@ class Sequences(Examples):
     A sequence brings its own start and end: its inputs are all but the last token, its targets all but the first.
     """
 
-    def __init__(
-        self,
-        sequences: Sequence[Int[Tensor, " n"]],
-        batch_size: int,
-        *,
-        seed: int = 0,
-        shuffle: bool = True,
-        rank: int = 0,
-        world: int = 1,
-    ):
+    def __init__(self, sequences: Sequence[Int[Tensor, " n"]], batch_size: int, **order: Unpack[Order]):
         if not sequences:
             raise DataError("Batches of sequences were asked for, but there is no sequence. Give at least one.")
         short = [k for k, sequence in enumerate(sequences) if sequence.numel() < 2]
@@ -314,15 +279,12 @@ class Sequences(Examples):
         self.ids = _check_ids(torch.cat(list(sequences)))
         sizes = torch.tensor([len(sequence) for sequence in sequences])
         self._starts = sizes.cumsum(0) - sizes
-        super().__init__(sizes - 1, batch_size, seed=seed, shuffle=shuffle, rank=rank, world=world)
+        super().__init__(sizes - 1, batch_size, **order)
 
     def _take(self, rows: npt.NDArray[np.int64]) -> Batch:
-        everyone = self._lengths[torch.from_numpy(rows)]
-        width = int(everyone.max())  # that of all ranks, so that they agree on it
-        share = self._share(rows)
-        lengths = self._lengths[share]
+        share, lengths, width, total = self._deal(rows)
         inputs, targets = windows(self.ids, self._starts[share], lengths, width)
-        return Batch(inputs, targets, lengths, fresh=True, all_rows=len(rows), all_tokens=int(everyone.sum()))
+        return Batch(inputs, targets, lengths, fresh=True, all_rows=len(rows), all_tokens=total)
 
 
 @dataclass(frozen=True)
@@ -335,8 +297,10 @@ class Labelled(Batch):
 class LabelledSequences(Sequences):
     """Sequences of tokens, and the number of each one's class."""
 
-    def __init__(self, sequences: Sequence[Int[Tensor, " n"]], labels: Int[Tensor, " N"], batch_size: int, **how: Any):
-        super().__init__(sequences, batch_size, **how)
+    def __init__(
+        self, sequences: Sequence[Int[Tensor, " n"]], labels: Int[Tensor, " N"], batch_size: int, **order: Unpack[Order]
+    ):
+        super().__init__(sequences, batch_size, **order)
         self.labels = labels
 
     def _take(self, rows: npt.NDArray[np.int64]) -> Labelled:
@@ -346,7 +310,7 @@ class LabelledSequences(Sequences):
 class Generated(Batches):
     """Synthetic sequences, drawn when they are needed: every batch of training is new.
 
-    - `make`: a count and a seed to inputs, targets, and how much each step counts (`None`: all alike).
+    - `make`: a count and a seed to inputs, targets, and the weight of each step in the loss (`None`: 1 each).
     - `batches`: how many one pass has. Passes of training differ; the one of evaluation never does.
     """
 
@@ -355,12 +319,9 @@ class Generated(Batches):
         make: Callable[[int, int], tuple[Tensor, Tensor, Tensor | None]],
         batch_size: int,
         batches: int,
-        *,
-        seed: int = 0,
-        rank: int = 0,
-        world: int = 1,
+        **order: Unpack[Order],
     ):
-        super().__init__(batch_size, seed, True, rank, world)
+        super().__init__(batch_size, **order)
         self.make, self._batches = make, batches
 
     @property
@@ -375,17 +336,10 @@ class Generated(Batches):
         # as a key, so that a long seed with a short key is never a short seed with a long one
         place = np.random.SeedSequence(self.seed % 2**64, spawn_key=(epoch, step))
         inputs, targets, scored = self.make(self.batch_size, int(place.generate_state(1)[0]))
+        whole = Batch(inputs, targets, None, fresh=True, scored=scored, all_rows=self.batch_size)
         share = torch.from_numpy(np.array_split(np.arange(self.batch_size), self.world)[self.rank])
-        whole = Batch(inputs, targets, None, fresh=True, scored=scored)
-        return Batch(
-            inputs[share],
-            targets[share],
-            None,
-            fresh=True,
-            scored=None if scored is None else scored[share],
-            all_rows=self.batch_size,
-            all_tokens=whole.tokens,
-        )
+        scored = None if scored is None else scored[share]
+        return replace(whole, inputs=inputs[share], targets=targets[share], scored=scored, all_tokens=whole.tokens)
 
     def _settings(self) -> dict[str, int]:
         return {"batch_size": self.batch_size, "batches": self._batches, "seed": self.seed}

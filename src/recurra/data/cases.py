@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from recurra.data.batches import Batch, Examples
+from recurra.data.batches import Batch, Examples, Order
 from recurra.data.events import TIME_FEATURES, Case, time_features
 from recurra.errors import DataError
 from recurra.types import Float, Int
@@ -79,9 +79,7 @@ class CaseCode:
         times, gaps = torch.zeros(len(what), 0), torch.zeros(len(what))
         if self.has_times:
             if case.times is None:
-                raise DataError(
-                    f"case {case.name!r} has no times, but the log that was trained on has. Name the column."
-                )
+                raise DataError(f"case {case.name!r} has no times, but the training log has. Name the column.")
             times = torch.from_numpy((time_features(case.times) - self.mean) / self.scale).float()
             log = (np.log1p(np.diff(case.times)) - self.gap[0]) / self.gap[1]
             gaps = torch.from_numpy(np.append(log, 0.0)).float()
@@ -115,28 +113,19 @@ class CaseBatch(Batch):
 class Cases(Examples):
     """Batches of cases."""
 
-    def __init__(self, cases: Sequence[Coded], batch_size: int, **how: Any):
+    def __init__(self, cases: Sequence[Coded], batch_size: int, **order: Unpack[Order]):
         if not cases:
             raise DataError("Batches of cases were asked for, but there is no case. Give a larger log or share.")
         self.cases = cases
-        super().__init__(torch.tensor([len(case.what) for case in cases]), batch_size, **how)
+        super().__init__(torch.tensor([len(case.what) for case in cases]), batch_size, **order)
 
     def _take(self, rows: npt.NDArray[np.int64]) -> CaseBatch:
-        everyone = self._lengths[torch.from_numpy(rows)]
-        share = self._share(rows)
+        share, lengths, width, total = self._deal(rows)
         chosen = [self.cases[k] for k in share.tolist()]
-        width = int(everyone.max())
-        return CaseBatch(
-            _pad([case.what for case in chosen], width),
-            _pad([case.following for case in chosen], width),
-            self._lengths[share],
-            fresh=True,
-            all_rows=len(rows),
-            all_tokens=int(everyone.sum()),
-            times=_pad([case.times for case in chosen], width),
-            attributes=_pad([case.attributes for case in chosen], width),
-            gaps=_pad([case.gaps for case in chosen], width),
+        what, following, times, attributes, gaps = (
+            _pad([getattr(case, each.name) for case in chosen], width) for each in fields(Coded)
         )
+        return CaseBatch(what, following, lengths, True, None, len(rows), total, times, attributes, gaps)
 
 
 def in_order(cases: Sequence[Coded], size: int = 256) -> Iterator[CaseBatch]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from recurra.data.batches import Batch, Examples
+from recurra.data.batches import Batch, Examples, Order
 from recurra.errors import DataError
 from recurra.types import Int
 
@@ -49,10 +50,9 @@ def number_classes(found: Sequence[str], about: str, known: Sequence[str] | None
 
     Names that are whole numbers are ordered as numbers.
     """
-    if any(not name.strip() for name in found):
-        raise DataError(
-            f"{about}: example {[not name.strip() for name in found].index(True) + 1} has no label. Give it one."
-        )
+    empty = next((k for k, name in enumerate(found, 1) if not name.strip()), None)
+    if empty is not None:
+        raise DataError(f"{about}: example {empty} has no label. Give it one.")
     if known is None:
         classes = sorted(set(found), key=lambda name: (0, int(name), name) if name.isdecimal() else (1, 0, name))
         if len(classes) < 2:
@@ -62,7 +62,7 @@ def number_classes(found: Sequence[str], about: str, known: Sequence[str] | None
         strange = sorted(set(found) - set(classes))
         if strange:
             raise DataError(
-                f"{about} has the class {strange[0]!r}; the model learned {', '.join(classes)}. Leave such rows out."
+                f"{about} has the class {strange[0]!r}; the model learned {', '.join(classes)}. Leave it out."
             )
     place = {name: k for k, name in enumerate(classes)}
     return torch.tensor([place[name] for name in found]), classes
@@ -71,14 +71,11 @@ def number_classes(found: Sequence[str], about: str, known: Sequence[str] | None
 class LabelledBatches(Examples):
     """Batches of examples with one target each: inputs `[B, 1, …]`, targets `[B, 1]`."""
 
-    def __init__(
-        self, examples: Labelled, batch_size: int, *, seed: int = 0, shuffle: bool = True, rank: int = 0, world: int = 1
-    ):
+    def __init__(self, examples: Labelled, batch_size: int, **order: Unpack[Order]):
         if not len(examples):
             raise DataError(f"{examples.about or 'the data'}: there is no example. Give at least one.")
         self.examples = examples
-        lengths = torch.ones(len(examples), dtype=torch.int64)
-        super().__init__(lengths, batch_size, seed=seed, shuffle=shuffle, rank=rank, world=world)
+        super().__init__(torch.ones(len(examples), dtype=torch.int64), batch_size, **order)
 
     def _take(self, rows: npt.NDArray[np.int64]) -> Batch:
         share = self._share(rows)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
+from recurra.data.comma_separated import finite_number
 from recurra.data.events import read_moment
 from recurra.errors import DataError
 
@@ -48,16 +49,14 @@ def read_clock(path: str | Path, name: str, cells: Sequence[tuple[int, str]]) ->
     if len(moments) < 2:
         raise DataError(f"{path}: {len(moments)} rows have no step from one to the next. Give more rows.")
     gaps = [after - before for before, after in pairwise(moments)]
-    plain = all(_is_number(text) for _, text in cells)
+    plain = all(finite_number(text) is not None for _, text in cells)
     months = None if plain else _months(moments)
     if months is not None:
         return Clock(name, moments[-1], months, monthly=True)
     usual = sorted(gaps)[len(gaps) // 2]
     for (row, text), gap in zip(cells[1:], gaps, strict=True):
         if gap <= 0:
-            raise DataError(
-                f"{path}, row {row}: {name} {text.strip()} does not come after the row before. Sort the rows."
-            )
+            raise DataError(f"{path}, row {row}: {name} {text.strip()} does not come after the row before. Sort them.")
         if abs(gap - usual) > CLOSE * usual:
             raise DataError(
                 f"{path}, row {row}: {name} {text.strip()} is {gap:g} after the row before, where a step is {usual:g}"
@@ -74,11 +73,3 @@ def _months(moments: Sequence[float]) -> int | None:
     counts = [each.year * 12 + each.month for each in found]
     gaps = {after - before for before, after in pairwise(counts)}
     return gaps.pop() if len(gaps) == 1 and min(gaps) > 0 else None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

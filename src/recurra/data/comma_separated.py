@@ -25,6 +25,28 @@ def separator_of(text: str, among: str = ",;\t") -> str:
     return max(among, key=text.lstrip().partition("\n")[0].count)
 
 
+def named_rows(
+    path: str | Path, text: str, separators: str = ",;\t", *, has_names: bool = False
+) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """The names of a table's columns, and its rows that are not empty, each with the line that it ends in.
+
+    The first row holds the names if no cell of it is a number, or if it `has_names`; otherwise the columns are `column 1`, ….
+    """
+    every = (
+        (line, [cell.strip() for cell in row]) for line, row in rows_of(path, text, separator_of(text, separators))
+    )
+    rows = [(line, row) for line, row in every if any(row)]
+    names = rows[0][1] if rows else []
+    if has_names or all(finite_number(name) is None for name in names):
+        rows = rows[1:]
+    else:
+        names = [f"column {k}" for k in range(1, len(names) + 1)]
+    for line, row in rows:
+        if len(row) != len(names):
+            raise DataError(f"{path}, line {line}: {len(row)} cells, but there are {len(names)} columns. Correct it.")
+    return names, rows
+
+
 def rows_of(
     path: str | Path, text: str, separator: str, *, keep_spaces: bool = False
 ) -> Iterator[tuple[int, list[str]]]:

@@ -83,9 +83,7 @@ class Channels:
         missing = np.isnan(values)
         empty = np.flatnonzero(missing.all(0))
         if len(empty):
-            raise DataError(
-                f"channel {empty[0] + 1} of {values.shape[1]} has no value in the training data. Leave it out."
-            )
+            raise DataError(f"channel {empty[0] + 1} of {values.shape[1]} has no value in training data. Leave it out.")
         axis = None if data.kind == "images" else 0
         mean = np.nanmean(values, axis, dtype=np.float64)
         scale = np.nanstd(values, axis, dtype=np.float64)
@@ -114,9 +112,7 @@ class Channels:
         _check_kind(self.kind, data)
         found = data.sequences[0].shape[1]
         if found != len(self.mean):
-            raise DataError(
-                f"the model reads {len(self.mean)} channels; these sequences have {found}. Give the same ones."
-            )
+            raise DataError(f"the model reads {len(self.mean)} channels; these sequences have {found}. Give the same.")
         values = torch.from_numpy(np.concatenate(data.sequences)).double()  # a small signal on a large offset
         missing = values.isnan()
         values = (values - values.new_tensor(self.mean)) / values.new_tensor(self.scale)
@@ -144,7 +140,7 @@ class Names:
         counts = Counter(flat_labels(data))
         if len(known) < 2:
             raise DataError(
-                f"all labels are {next(iter(known), 'missing')!r}: there is one class only. Give data with two or more."
+                f"all labels are {next(iter(known), 'missing')!r}: there is one class only. Give two or more."
             )
         return cls({name: counts[name] for name in sorted(known, key=_natural)})
 
@@ -180,9 +176,7 @@ def fit_encoder(
     if data.kind not in ("text", "tokens"):
         return Channels.fit(data, whiten)
     if whiten:
-        raise OptionError(
-            f"data.whiten={whiten} is for numbers in channels; this file holds {data.kind}. Leave it out."
-        )
+        raise OptionError(f"data.whiten={whiten} is for numbers in channels; this file holds {data.kind}. Omit it.")
     return Tokens.fit(data, tokens, min_count, max_symbols)
 
 
@@ -194,9 +188,7 @@ def encoder_from_json(saved: dict[str, Any]) -> Tokens | Channels:
         plain = Channels(saved["kind"], *(tuple(saved[name]) for name in ("mean", "scale", "indicated")))
         return replace(plain, mix=tuple(map(tuple, saved["mix"]))) if "mix" in saved else plain
     except (KeyError, TypeError) as error:
-        raise DataError(
-            f"vocabulary.json does not hold how sequences are read ({error} is missing or wrong)."
-        ) from error
+        raise DataError(f"vocabulary.json has no way to read sequences ({error} is missing or wrong).") from error
 
 
 def _check_kind(kind: str, data: Labelled) -> None:
@@ -207,9 +199,7 @@ def _check_kind(kind: str, data: Labelled) -> None:
             "numbers are read as they are. Give it the type that it was trained on."
         )
     if kind != data.kind:
-        raise DataError(
-            f"the model reads {kind}; this file holds {data.kind}. Give it the kind that it was trained on."
-        )
+        raise DataError(f"the model reads {kind}; this file holds {data.kind}. Give the kind that it was trained on.")
 
 
 def _natural(name: str) -> tuple[bool, float, str]:

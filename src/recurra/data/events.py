@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import math
 import re
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,8 +14,8 @@ from xml.etree import ElementTree
 import numpy as np
 import numpy.typing as npt
 
-from recurra.data.comma_separated import rows_of, separator_of
-from recurra.data.utf8 import decode
+from recurra.data.comma_separated import named_rows
+from recurra.data.utf8 import decode, read_bytes
 from recurra.errors import DataError, nearest
 
 NAMES = {
@@ -79,11 +77,8 @@ def read_log(
         raise DataError(f"{path} is no file. Give an event log: a .csv or .xes file, gzip too.")
     name = path.name.removesuffix(".gz").lower()
     header, rows = (_read_xes if name.endswith(".xes") else _read_csv)(path)
-    columns = {
-        "case": _find("case", case, header, path),
-        "activity": _find("activity", activity, header, path),
-        "time": _find("time", time, header, path, needed=time is not None),
-    }
+    asked = {"case": case, "activity": activity, "time": time}
+    columns = {what: _find(what, name, header, path) for what, name in asked.items()}
     for column in attributes:
         _find("attribute", column, header, path)
     kept: dict[str, list[tuple[float, str, list[str]]]] = {}
@@ -106,7 +101,7 @@ def _case(name: str, events: list[tuple[float, str, list[str]]], time: str | Non
     return Case(name, [what for _, what, _ in events], times, further)
 
 
-def _find(what: str, asked: str | None, header: list[str], path: Path, *, needed: bool = True) -> str | None:
+def _find(what: str, asked: str | None, header: list[str], path: Path) -> str | None:
     if asked is not None:
         if asked in header:
             return asked
@@ -115,46 +110,26 @@ def _find(what: str, asked: str | None, header: list[str], path: Path, *, needed
     for usual in NAMES[what]:
         if usual in plain:
             return plain[usual]
-    if not needed or what == "time":
+    if what == "time":
         return None
-    raise DataError(
-        f"{path} has no column that looks like the {what}; found {', '.join(header)}. Set data.{what}=NAME."
-    )
+    found = ", ".join(header)
+    raise DataError(f"{path} has no column that looks like the {what}; found {found}. Set data.{what}=NAME.")
 
 
-def _bytes(path: Path) -> bytes:
-    try:
-        read = path.read_bytes()
-        return gzip.decompress(read) if path.suffix == ".gz" else read
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read: {error}.") from error
-
-
-def _read_csv(path: Path) -> tuple[list[str], Iterator[tuple[int, dict[str, str]]]]:
-    text = decode(_bytes(path), str(path))
-    every = rows_of(path, text, separator_of(text, ",;\t|"))
-    header = next(([cell.strip() for cell in row] for _, row in every if any(row)), [])
+def _read_csv(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+    header, rows = named_rows(path, decode(read_bytes(path), str(path)), ",;\t|", has_names=True)
     if len(header) < 2:
         raise DataError(f"{path} has {len(header)} columns; an event log has a case and an activity at least.")
-
-    def rows() -> Iterator[tuple[int, dict[str, str]]]:
-        for number, row in every:
-            if not any(cell.strip() for cell in row):
-                continue
-            if len(row) != len(header):
-                raise DataError(f"{path}, row {number}: {len(row)} cells, but the header has {len(header)}.")
-            yield number, {column: cell.strip() for column, cell in zip(header, row, strict=True)}
-
-    return header, rows()
+    return header, [(line, dict(zip(header, row, strict=True))) for line, row in rows]
 
 
-def _read_xes(path: Path) -> tuple[list[str], Iterator[tuple[int, dict[str, str]]]]:
+def _read_xes(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """The attributes of each event; those of its trace with `case:` before their key."""
     rows: list[tuple[int, dict[str, str]]] = []
     header: dict[str, None] = {"case:concept:name": None}
     traces = 0
     try:
-        for _, trace in ElementTree.iterparse(io.BytesIO(_bytes(path))):
+        for _, trace in ElementTree.iterparse(io.BytesIO(read_bytes(path))):
             if _kind(trace) != "trace":
                 continue
             traces += 1
@@ -167,7 +142,7 @@ def _read_xes(path: Path) -> tuple[list[str], Iterator[tuple[int, dict[str, str]
             trace.clear()
     except ElementTree.ParseError as error:
         raise DataError(f"{path} is not readable as XES: {error}.") from error
-    return list(header), iter(rows)
+    return list(header), rows
 
 
 def _kind(element: ElementTree.Element) -> str:
@@ -194,7 +169,7 @@ def read_moment(text: str, path: Path, number: int) -> float:
     if abs(seconds) < 1e11:  # a few thousand years
         return seconds
     raise DataError(
-        f"{path}, row {number}: {text!r} is no time that can be read. Write it as 2012-04-03 16:55:38 (ISO 8601)."
+        f"{path}, row {number}: {text!r} is no time that can be read. Write 2012-04-03 16:55:38 (ISO 8601)."
     )
 
 

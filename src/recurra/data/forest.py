@@ -183,7 +183,8 @@ def make_schedule(forest: Forest) -> Schedule:
     nodes, top = len(parents), int(heights.max()) + 1
     children = np.bincount(parents[parents >= 0], minlength=nodes)
     order = np.lexsort((-children, heights))
-    back = _inverse(order)
+    back = np.empty_like(order)
+    back[order] = np.arange(nodes)
 
     # from here on nodes are numbered by their place in that order
     above = np.where(parents[order] < 0, -1, back[parents[order]])
@@ -223,12 +224,6 @@ def make_schedule(forest: Forest) -> Schedule:
             )
         )
     return Schedule(torch.from_numpy(order), torch.from_numpy(back), levels)
-
-
-def _inverse(order: Whole) -> Whole:
-    back = np.empty_like(order)
-    back[order] = np.arange(len(order))
-    return back
 
 
 def _permutation(order: Whole) -> Tensor | None:

@@ -59,11 +59,11 @@ class FormalLanguage:
     ) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N T"], Int[Tensor, " N"]]:
         """Strings of up to `length` symbols, each after its sign; the class of every prefix; how many steps are true.
 
-        The first half is in the language, every string of a length as likely. Of the second half, one part is drawn alike
+        The first half is in the language, every string of a length as likely. Of the second half, one part is drawn uniformly
         from all that are not, one part are near misses: strings of the language with one symbol changed.
 
         - `exactly`: all are of this length, whatever their class where there is no choice; otherwise lengths are drawn
-          alike from those up to `length` that there are.
+          uniformly from those up to `length` that there are.
         """
         if count < 1 or length < 0:
             raise OptionError(f"{self.name}: count must be at least 1, length at least 0; got {count} and {length}.")
@@ -145,9 +145,7 @@ def dyck(kinds: int, depth: int) -> FormalLanguage:
     if not 1 <= kinds <= len(BRACKETS):
         raise OptionError(f"there are 1 to {len(BRACKETS)} kinds of brackets; got {kinds}.")
     if depth < 1 or sum(kinds**d for d in range(depth + 1)) > MOST_STATES:
-        raise OptionError(
-            f"a depth is at least 1 and gives at most {MOST_STATES:,} states of {kinds} kinds; got {depth}."
-        )
+        raise OptionError(f"depth is at least 1, for at most {MOST_STATES:,} states of {kinds} kinds; got {depth}.")
     stacks = [stack for size in range(depth + 1) for stack in product(range(kinds), repeat=size)]
     place = {stack: state for state, stack in enumerate(stacks)}
     broken = len(stacks)

@@ -1,8 +1,13 @@
-"""Images with labels, from NumPy's files and from IDX, the format of MNIST."""
+"""Images with labels, from IDX and NumPy's files; whole, or as sequences of rows or of pixels.
+
+IDX is the format of MNIST (`train-images-idx3-ubyte`, gzip too, the labels beside it). An `.npz` file has arrays `x` and `y`, or
+`x_train`, `y_train`, `x_test` and `y_test`.
+"""
 
 from __future__ import annotations
 
-import gzip
+import re
+import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,13 +18,12 @@ import numpy.typing as npt
 import torch
 
 from recurra.data.classes import Labelled, number_classes
+from recurra.data.utf8 import read_bytes
 from recurra.errors import DataError
 
 Array = npt.NDArray[Any]
 
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-PAIRS = (("x", "y"), ("images", "labels"), ("x_train", "y_train"), ("data", "labels"))
-"""Names under which an .npz keeps images and labels."""
 CHANNELS = 4
 """An axis of at most this size, first or last, is that of the channels."""
 
@@ -40,12 +44,12 @@ def read_images(path: str | Path, labels: str | Path | None = None, classes: Seq
     """
     file = Path(path)
     if file.suffix == ".npz":
-        images, given = _from_archive(file)
+        images, given = read_npz(file)
     else:
-        beside = file.with_name(file.name.replace("images", "labels").replace("idx3", "idx1").replace("idx4", "idx1"))
-        if labels is None and (beside == file or not beside.exists()):
-            raise DataError(f"{file.name} has no labels, and no {beside.name} is beside it. Give data.label_file=FILE.")
-        images, given = read_array(file), read_array(Path(labels) if labels is not None else beside)
+        beside = labels_beside(file) if labels is None else Path(labels)
+        images, given = read_array(file), None if beside is None else read_array(beside)
+    if given is None:
+        raise DataError(f"{file.name} has no labels, and no file of them is beside it. Give data.label_file=FILE.")
     if given.ndim != 1 or len(given) != len(images) or given.dtype.kind not in "iuUS":
         raise DataError(
             f"{file.name}: {len(images)} images need as many labels, whole numbers or words along one axis; "
@@ -58,29 +62,78 @@ def read_images(path: str | Path, labels: str | Path | None = None, classes: Seq
     return Labelled(torch.from_numpy(x), numbers, tuple(found), about=f"{file.name}: {len(x):,} images of {size}")
 
 
-def _from_archive(file: Path) -> tuple[Array, Array]:
+def read_npz(path: Path, part: str = "train") -> tuple[Array, Array | None]:
+    """The arrays `x` and `y`, or those of a part: `x_train` and `y_train`, `x_test` and `y_test`."""
     try:
-        with np.load(file, allow_pickle=False) as archive:
-            for first, second in PAIRS:
-                if first in archive and second in archive:
-                    return archive[first], archive[second]
-            found = ", ".join(archive) or "nothing"
-    except (OSError, ValueError, EOFError, zlib.error) as error:
-        raise DataError(f"{file} cannot be read as .npz: {error}.") from None
-    wanted = ", ".join(f"{first} and {second}" for first, second in PAIRS)
-    raise DataError(f"{file} holds {found}; images and labels are kept as {wanted}. Rename them.")
+        with np.load(path, allow_pickle=False) as saved:
+            found = {name.lower(): name for name in saved.files}
+            x = (f"x_{part}", "x", "images", "data", "arr_0")
+            y = (f"y_{part}", "y", "labels", "targets", "arr_1")
+            images, labels = (next((saved[found[name]] for name in names if name in found), None) for names in (x, y))
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path} cannot be read as .npz ({error}). Write it with np.savez(path, x=…, y=…).") from None
+    if images is None:
+        raise DataError(f"{path} holds {', '.join(found.values()) or 'no array'}; an array x is needed, and labels y.")
+    return images, labels
+
+
+def labels_beside(path: Path) -> Path | None:
+    """The file of labels beside one of images, if there is one: `labels` for `images` in its name."""
+    beside = path.with_name(path.name.replace("images", "labels").replace("idx3", "idx1").replace("idx4", "idx1"))
+    return beside if beside != path and beside.exists() else None
 
 
 def read_array(file: Path) -> Array:
     """The array of a .npy file, or of an IDX file (plain or .gz)."""
+    if file.suffix != ".npy":
+        return _read_idx(file, read_bytes(file))
     try:
-        if file.suffix == ".npy":
-            array: Array = np.load(file, allow_pickle=False)
-            return array
-        data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    except (OSError, ValueError, EOFError, zlib.error) as error:
+        array: Array = np.load(file, allow_pickle=False)
+        return array
+    except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{file} cannot be read: {error}.") from None
-    return _read_idx(file, data)
+
+
+def is_idx(path: Path) -> bool:
+    """Whether the name is that of an IDX file: it ends in `idx3-ubyte` or the like, and `.gz` perhaps."""
+    return re.search(r"idx\d-ubyte(\.gz)?$", path.name) is not None
+
+
+def read_image_rows(path: Path, part: str) -> tuple[Array, Array | None]:
+    """Numbers `[N, rows, columns]`, or `[N, steps, 1]` of `[N, steps]`, and their labels, if there are any.
+
+    - `part`: of an .npz file with several, train or test.
+    """
+    if is_idx(path):
+        images, beside = read_array(path), labels_beside(path)
+        labels = None if beside is None else read_array(beside)
+    else:
+        images, labels = read_npz(path, part)
+        images = images[:, :, None] if images.ndim == 2 else images
+    if images.ndim != 3 or not np.issubdtype(images.dtype, np.number):
+        raise DataError(
+            f"{path} holds {images.dtype} {list(images.shape)}, not images [N, rows, columns] nor sequences [N, steps] or "
+            "[N, steps, channels] of numbers. Name another file."
+        )
+    if labels is not None and (labels.ndim != 1 or len(labels) != len(images)):
+        raise DataError(f"{path}: labels {list(labels.shape)} do not fit {len(images)} images. Give one each.")
+    return images, labels
+
+
+def as_sequences(
+    images: Array, *, pixels: bool = False, permute: bool = False, seed: int = 0
+) -> npt.NDArray[np.floating[Any]]:
+    """`[N, rows, columns]` as it is or, with `pixels`, `[N, rows · columns, 1]`; bytes become 0 to 1.
+
+    `permute` gives all pixels another order, drawn once from the seed: what was near is far.
+    """
+    values = images.astype(np.result_type(images.dtype, np.float32))  # float64 keeps its digits
+    if images.dtype == np.uint8:
+        values /= 255
+    flat = values.reshape(len(values), -1)
+    if permute:
+        flat = flat[:, np.random.default_rng(seed).permutation(flat.shape[1])]
+    return flat[:, :, None] if pixels else flat.reshape(values.shape)
 
 
 def _read_idx(file: Path, data: bytes) -> Array:
@@ -100,7 +153,7 @@ def _read_idx(file: Path, data: bytes) -> Array:
 def _with_channels(name: str, images: Array) -> Array:
     if images.ndim not in (3, 4) or images.dtype.kind not in "iuf" or not images.size:
         raise DataError(
-            f"{name}: images are numbers [N, H, W] or [N, C, H, W]; found {list(images.shape)} of {images.dtype}."
+            f"{name}: images are numbers [N, H, W] or [N, C, H, W]; found {images.dtype} {list(images.shape)}."
         )
     if not np.isfinite(images).all():
         raise DataError(f"{name}: some pixels are not finite numbers. Replace them.")

@@ -13,8 +13,8 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 from uuid import UUID
@@ -57,21 +57,18 @@ def write_data(kind: str, data: object, folder: Path, *, lines: bool = False, pe
     - `kind`: one of `TAKES`.
     - `lines`: each text is one sequence, and becomes one line. `per_step`: labels are lists, with one label for each step.
     """
-    choose_from("the kind of data", kind, TAKES)
-    if kind == "text":
-        return _write_text(data, folder, lines)
-    if kind == "labelled":
-        return _write_labelled(data, folder, per_step)
     writers: dict[str, Callable[[Any, Path], Path]] = {
+        "text": partial(_write_text, lines=lines),
         "classes": _write_classes,
         "pairs": _write_pairs,
+        "labelled": partial(_write_labelled, per_step=per_step),
         "events": _write_events,
         "series": _write_series,
         "trees": _write_trees,
         "table": _write_table,
         "rolls": _write_rolls,
     }
-    return writers[kind](data, folder)
+    return writers[choose_from("the kind of data", kind, writers)](data, folder)
 
 
 def write_file(path: Path, content: str | bytes) -> Path:
@@ -87,7 +84,7 @@ def write_file(path: Path, content: str | bytes) -> Path:
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, quote_all: bool = True) -> str:
-    """A table as CSV; cells that need no quotes, as spaces at their start do, may stand without."""
+    """A table as CSV. Quotes around every cell keep spaces at its start; without `quote_all` a cell has them where it must."""
     written = io.StringIO()
     quoting: Any = csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL
     writer = csv.writer(written, lineterminator="\n", quoting=quoting)
@@ -216,9 +213,7 @@ def _labels(labels: Any, per_step: bool) -> list[Any]:
         return [_labels(each, False) for each in found]
     names = [_cell(label).strip() for label in found]
     if "" in names:
-        raise DataError(
-            f"data: label {names.index('') + 1} of {len(names)} is missing. Give it, or leave its sequence out."
-        )
+        raise DataError(f"data: label {names.index('') + 1} of {len(names)} is missing. Give it, or leave it out.")
     return names
 
 
@@ -389,11 +384,8 @@ def _cell(value: Any) -> str:
         return ""
     if not isinstance(value, float):
         return str(int(value) if isinstance(value, bool) else value)
-    try:
-        datetime.fromisoformat(repr(value))
-    except ValueError:
-        return repr(value)
-    return np.format_float_scientific(value)  # 20120403.12 would be read as a date; 2.012040312e+07 is not
+    # 20120403.12 would be read as a date; 2.012040312e+07 is not
+    return np.format_float_scientific(value) if 1e7 <= value < 1e8 else repr(value)
 
 
 def _plain(value: Any) -> Any:

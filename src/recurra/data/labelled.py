@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from recurra.data.image_sequences import as_sequences, is_idx, read_idx, read_npz
+from recurra.data.images import as_sequences, is_idx, read_image_rows
 from recurra.data.tables import Table, find_columns, read_csv, read_json_lines
 from recurra.data.text import read_documents
 from recurra.data.ts import number, read_ts
@@ -89,7 +89,7 @@ def _read(file: Path, how: How) -> Labelled:
     kind = Path(file.name.removesuffix(".gz")).suffix.lower()
     if is_idx(file) or kind == ".npz":
         _refuse_steps(file, how)
-        images, names = read_idx(file) if kind != ".npz" else read_npz(file, how.part)
+        images, names = read_image_rows(file, how.part)
         made = as_sequences(images, pixels=how.pixels, permute=how.permute, seed=how.seed)
         if np.isinf(made).any():
             raise DataError(f"{file} holds infinite numbers. Write NaN where a value is missing.")
@@ -112,9 +112,7 @@ def _read(file: Path, how: How) -> Labelled:
         return _from_lines(file, text, how)
     if not how.labelled:
         return Labelled("text", text.removesuffix("\n").split("\n"), None)
-    raise DataError(
-        f"{file}: the ending {kind or 'is missing and'} is not known. Use .csv, .tsv, .jsonl, .ts, IDX or .npz."
-    )
+    raise DataError(f"{file}: the ending {kind or '(none)'} is not known. Use .csv, .tsv, .jsonl, .ts, .npz or IDX.")
 
 
 def _wanted(how: How) -> str:
@@ -182,9 +180,7 @@ def _is_number(value: Any) -> bool:
 def _label(value: Any, steps: int, how: How, place: str) -> Any:
     if not how.per_step:
         if isinstance(value, list | dict):
-            raise DataError(
-                f"{place} is {value!r:.40}; a sequence has one label. The recipe tag reads one for each step."
-            )
+            raise DataError(f"{place} is {value!r:.40}; a sequence has one label. The recipe tag reads one a step.")
         if how.labelled and not str(value).strip():
             raise DataError(f"{place} is empty. Give every sequence a label, or leave the line out.")
         return str(value).strip()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from recurra.data.batches import Batch, Examples
+from recurra.data.batches import Batch, Examples, Order
 from recurra.errors import DataError
 from recurra.types import Int
 
@@ -30,14 +32,11 @@ class LabelledSequences(Examples):
         batch_size: int,
         *,
         per_step: bool = False,
-        seed: int = 0,
-        shuffle: bool = True,
-        rank: int = 0,
-        world: int = 1,
+        **order: Unpack[Order],
     ):
         if not len(lengths):
             raise DataError("Batches of sequences were asked for, but there is no sequence. Give at least one.")
-        super().__init__(lengths, batch_size, seed=seed, shuffle=shuffle, rank=rank, world=world)
+        super().__init__(lengths, batch_size, **order)
         self.values, self.targets, self.per_step = values, targets, per_step
         self._starts = lengths.cumsum(0) - lengths
 
@@ -47,11 +46,8 @@ class LabelledSequences(Examples):
         return torch.from_numpy(self._by_length())
 
     def _take(self, rows: npt.NDArray[np.int64]) -> Batch:
-        everyone = self._lengths[torch.from_numpy(rows)]
-        width = max(1, int(everyone.max()))  # that of all ranks, so that they agree on it
-        share = self._share(rows)
-        lengths = self._lengths[share]
-        steps = torch.arange(width)
+        share, lengths, width, total = self._deal(rows)
+        steps = torch.arange(max(1, width))
         inside = steps < lengths[:, None]
         places = torch.where(inside, self._starts[share][:, None] + steps, 0)
         inputs = self._padded(self.values, places, inside)
@@ -63,7 +59,7 @@ class LabelledSequences(Examples):
             fresh=True,
             scored=None if self.per_step else torch.ones(len(share), 1),  # one label for all steps together
             all_rows=len(rows),
-            all_tokens=int(everyone.sum()) if self.per_step else len(rows),
+            all_tokens=total if self.per_step else len(rows),
         )
 
     @staticmethod

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from recurra.data.utf8 import read_bytes
 from recurra.errors import DataError
 
 TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
@@ -29,10 +30,7 @@ def read_cells(path: str | Path) -> dict[str, list[npt.NDArray[Any]]]:
     read_cells("JSB_Chorales.mat")["traindata"][0].shape      # (129, 88)
     ```
     """
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
+    data = read_bytes(path)
     order = {b"IM": "<", b"MI": ">"}.get(data[126:128])
     if order is None or data[:10] != b"MATLAB 5.0":
         raise DataError(f"{path} is no MATLAB file of level 5. Save it with save('FILE.mat', '-v7').")

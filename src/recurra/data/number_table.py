@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from recurra.data.classes import Labelled, number_classes
-from recurra.data.comma_separated import finite_number, rows_of, separator_of
+from recurra.data.comma_separated import finite_number, named_rows
 from recurra.data.text import read_documents
 from recurra.errors import DataError, nearest
 
@@ -39,21 +39,19 @@ def read_table(
     Cells are separated by commas, semicolons or tabs. The first line holds names if no cell of it is a number.
     """
     name = Path(path).name
-    lines, cells = _cells(path)
-    named = all(finite_number(cell) is None for cell in cells[0])
-    header = cells[0] if named else [f"column {k}" for k in range(1, len(cells[0]) + 1)]
-    if named:
-        lines, cells = lines[1:], cells[1:]
-    if not cells:
+    if Path(path).is_dir():
+        raise DataError(f"{path} is a folder; a table is one file. Name it.")
+    header, rows = named_rows(name, read_documents(path)[0].text)
+    if not header:
+        raise DataError(f"{path} holds no rows. Name a table.")
+    if not rows:
         raise DataError(f"{name} has no rows below the names of its columns. Give rows to learn from.")
     if len(header) < 2:
         raise DataError(f"{name} has one column; a table needs one of labels and at least one of numbers.")
     twice = sorted({each for each in header if header.count(each) > 1})
     if twice:
         raise DataError(f"{name} has more than one column {twice[0]!r}. Give each its own name.")
-    for line, row in zip(lines, cells, strict=True):
-        if len(row) != len(header):
-            raise DataError(f"{name}, line {line}: {len(row)} cells, but there are {len(header)} columns.")
+    lines, cells = zip(*rows, strict=True)
     table = np.array(cells, dtype=object)
     chosen = _choose(name, header, table, label)
     inputs = [k for k in range(len(header)) if k != chosen]
@@ -72,21 +70,6 @@ def read_table(
     guess = "" if label is not None else " (guessed)"
     about = f"{name}: {len(cells):,} rows of {len(inputs)} columns, label {header[chosen]!r}{guess}"
     return Labelled(torch.from_numpy(x), labels, tuple(found), tuple(header[k] for k in inputs), about)
-
-
-def _cells(path: str | Path) -> tuple[list[int], list[list[str]]]:
-    """The cells of every line that is not empty, with the lines' numbers."""
-    if Path(path).is_dir():
-        raise DataError(f"{path} is a folder; a table is one file. Name it.")
-    text = read_documents(path)[0].text
-    if not text.strip():
-        raise DataError(f"{path} holds no rows. Name a table.")
-    lines, cells = [], []
-    for line, row in rows_of(Path(path).name, text, separator_of(text)):
-        if any(cell.strip() for cell in row):
-            lines.append(line)
-            cells.append([cell.strip() for cell in row])
-    return lines, cells
 
 
 def _choose(name: str, header: list[str], table: npt.NDArray[np.object_], label: str | None) -> int:
@@ -114,13 +97,13 @@ def _numbers(
     if values is not None:
         return values
     line, cell = next((line, cell) for line, cell in zip(lines, cells, strict=True) if finite_number(cell) is None)
-    found = f"{cell!r}, which is no number" if cell else "nothing"
+    found = f"{cell!r}, which is not a number" if cell else "nothing"
     hint = f", or name it as the label if it holds the classes (data.label={column})" if guessed and cell else ""
     raise DataError(f"{name}, line {line}: column {column!r} holds {found}. Write numbers there{hint}.")
 
 
 def _as_numbers(cells: npt.NDArray[np.object_]) -> npt.NDArray[np.float64] | None:
-    """A column as numbers; `None` where a cell is none, or not finite."""
+    """A column as numbers; `None` where a cell holds none, NaN or ±inf."""
     try:
         values = cells.astype(np.float64)
     except ValueError:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from recurra.data.batches import Batch, Examples, windows
+from recurra.data.batches import Batch, Examples, Order, windows
 from recurra.data.comma_separated import rows_of
 from recurra.data.text import read_documents, split_lines
 from recurra.errors import DataError
@@ -89,7 +89,7 @@ def _columns(path: str | Path, text: str) -> list[tuple[int, str, str]]:
 
 
 def split_pairs(pairs: Sequence[Pair], valid: float, test: float, seed: int = 0) -> PairSplit:
-    """Pairs dealt at random to three parts. All pairs of one source go to the same part: no part knows a source of another."""
+    """Pairs shuffled into three parts. All pairs of one source go to the same part: no part knows a source of another."""
     parts = split_lines(list(dict.fromkeys(pair.source for pair in pairs)), valid, test, seed)
     place = {source: k for k, part in enumerate(parts) for source in part}
     dealt: tuple[list[Pair], ...] = ([], [], [])
@@ -113,14 +113,7 @@ class Pairs(Examples):
     """
 
     def __init__(
-        self,
-        pairs: Sequence[tuple[Int[Tensor, " n"], Int[Tensor, " m"]]],
-        batch_size: int,
-        *,
-        seed: int = 0,
-        shuffle: bool = True,
-        rank: int = 0,
-        world: int = 1,
+        self, pairs: Sequence[tuple[Int[Tensor, " n"], Int[Tensor, " m"]]], batch_size: int, **order: Unpack[Order]
     ):
         if not pairs:
             raise DataError("Batches of pairs were asked for, but there is no pair. Give at least one.")
@@ -130,8 +123,7 @@ class Pairs(Examples):
                 raise DataError(
                     f"A {what} needs at least {least} token(s); number {int(side.sizes.argmin())} has {int(side.sizes.min())}."
                 )
-        lengths = self._sources.sizes + self._targets.sizes - 1
-        super().__init__(lengths, batch_size, seed=seed, shuffle=shuffle, rank=rank, world=world)
+        super().__init__(self._sources.sizes + self._targets.sizes - 1, batch_size, **order)
 
     def _take(self, rows: npt.NDArray[np.int64]) -> PairBatch:
         everyone, share = torch.from_numpy(rows), self._share(rows)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from recurra.data.matlab import read_cells
-from recurra.data.utf8 import decode
+from recurra.data.utf8 import decode, read_bytes
 from recurra.errors import DataError
 from recurra.types import Float
 
@@ -40,8 +40,13 @@ def read_rolls(path: str | Path) -> Rolls:
     """
     read = _from_matlab if Path(path).suffix.lower() == ".mat" else _from_json
     parts = read(path)
-    for name in PARTS[:2]:
-        if not parts[name]:
+    for name in PARTS:
+        for k, piece in enumerate(parts[name], 1):
+            if len(piece) < 2:
+                raise DataError(
+                    f"{path}, {name}, piece {k} has {len(piece)} frames; at least 2 are needed. Leave it out."
+                )
+        if not parts[name] and name != "test":
             raise DataError(f"{path} has no piece in the part {name!r}. Give one to learn from and one to choose by.")
     return Rolls(**parts)
 
@@ -63,24 +68,20 @@ def _from_matlab(path: str | Path) -> dict[str, list[Tensor]]:
                 raise DataError(
                     f"{path}, {name}data, piece {k + 1}: a piece is rows of {KEYS} numbers, 0 or 1; got {list(piece.shape)}."
                 )
-            parts.setdefault(name, []).append(_long_enough(path, name, k, torch.from_numpy(piece.astype(np.float32))))
-    return {name: parts.get(name, []) for name in PARTS}
+        parts[name] = [torch.from_numpy(piece.astype(np.float32)) for piece in cells[f"{name}data"]]
+    return parts
 
 
 def _from_json(path: str | Path) -> dict[str, list[Tensor]]:
     try:
-        found = json.loads(decode(Path(path).read_bytes(), str(path)))
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
+        found = json.loads(decode(read_bytes(path), str(path)))
     except ValueError as error:
         raise DataError(f"{path} is neither .mat nor JSON: {error}.") from error
     parts: dict[str, list[Tensor]] = {}
     for name in PARTS:
         if not isinstance(found, dict) or not isinstance(found.get(name), list):
             raise DataError(f"{path} has no list {name!r}. Write train, valid and test, each a list of pieces.")
-        parts[name] = [
-            _long_enough(path, name, k, _piece(path, name, k, frames)) for k, frames in enumerate(found[name])
-        ]
+        parts[name] = [_piece(path, name, k, frames) for k, frames in enumerate(found[name])]
     return parts
 
 
@@ -95,11 +96,3 @@ def _piece(path: str | Path, part: str, number: int, frames: Any) -> Tensor:
                 )
             roll[t, int(note) - LOWEST] = 1
     return roll
-
-
-def _long_enough(path: str | Path, part: str, number: int, piece: Tensor) -> Tensor:
-    if len(piece) < 2:
-        raise DataError(
-            f"{path}, {part}, piece {number + 1} has {len(piece)} frames; each is predicted from those before."
-        )
-    return piece

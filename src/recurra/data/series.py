@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from recurra.data.clock import Clock, read_clock
-from recurra.data.comma_separated import finite_number, rows_of, separator_of
-from recurra.data.utf8 import decode
+from recurra.data.comma_separated import finite_number, named_rows
+from recurra.data.utf8 import decode, read_bytes
 from recurra.errors import DataError, OptionError, nearest
 from recurra.types import Float
 
@@ -49,13 +49,9 @@ class Scaling:
         """Of the values that are known. A channel without values, or with nothing that changes, is refused."""
         for name, column in zip(series.names, series.values.T, strict=True):
             if bool(column.isnan().all()):
-                raise DataError(
-                    f"{about}: {name} has no value in the {len(column):,} steps to learn from. Leave it out."
-                )
+                raise DataError(f"{about}: {name} has no value in the {len(column):,} steps to learn from. Omit it.")
             if log and bool((column <= 0).any()):
-                raise DataError(
-                    f"{about}: {name} has values that are not positive, and no logarithm. Use data.log=false."
-                )
+                raise DataError(f"{about}: {name} has values that are not positive. Use data.log=false.")
         plain = cls((0.0,) * len(series.names), (1.0,) * len(series.names), log, lag)
         mean, scale = [], []
         for name, column in zip(series.names, plain.shrink(series.values).T, strict=True):
@@ -106,9 +102,7 @@ def read_series(path: str | Path, columns: Sequence[str] = ()) -> Series:
     - `columns`: the names of those to read, in this order; all otherwise. The others may hold anything.
     """
     names, rows = _rows(path)
-    places = _find(path, names, columns)
-    values = [_read_row(path, line, row, names, places) for line, row in rows]
-    return _series(names, places, values)
+    return _read(path, names, rows, _find(path, names, columns))
 
 
 def read_timed_series(path: str | Path, columns: Sequence[str] = (), time: str | None = None) -> Series:
@@ -122,52 +116,38 @@ def read_timed_series(path: str | Path, columns: Sequence[str] = (), time: str |
     places = [place for place in _find(path, names, columns) if names[place] != when]
     if not places:
         raise DataError(f"{path} has no column of numbers beside {when!r}. Give one to forecast.")
-    values = [_read_row(path, line, row, names, places, gaps=True) for line, row in rows]
-    clock = None if when is None else read_clock(path, when, [(line, row[names.index(when)]) for line, row in rows])
-    return _series(names, places, values, clock)
+    series = _read(path, names, rows, places, gaps=True)
+    if when is None:
+        return series
+    return replace(series, clock=read_clock(path, when, [(line, row[names.index(when)]) for line, row in rows]))
 
 
-def _series(names: tuple[str, ...], places: list[int], values: list[list[float]], clock: Clock | None = None) -> Series:
-    kept = tuple(names[k] for k in places)
-    return Series(kept, torch.tensor(values, dtype=torch.float64).reshape(len(values), len(kept)), clock)
-
-
-def _rows(path: str | Path) -> tuple[tuple[str, ...], list[tuple[int, list[str]]]]:
-    """The names of the columns, and the rows below them with the line that each ends in."""
-    try:
-        text = decode(Path(path).read_bytes(), str(path))
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
-    rows = [(line, row) for line, row in rows_of(path, text, separator_of(text)) if any(cell.strip() for cell in row)]
-    if not rows:
+def _rows(path: str | Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    names, rows = named_rows(path, decode(read_bytes(path), str(path)))
+    if not names:
         raise DataError(f"{path} is empty. Give a file with one row of numbers for each step.")
-    names = tuple(cell.strip() for cell in rows[0][1])
-    if any(finite_number(name) is not None for name in names):
-        names = tuple(f"column {k + 1}" for k in range(len(names)))
-    else:
-        rows = rows[1:]
     return names, rows
 
 
-def _find(path: str | Path, names: tuple[str, ...], columns: Sequence[str]) -> list[int]:
+def _find(path: str | Path, names: list[str], columns: Sequence[str]) -> list[int]:
     for name in columns:
         if name not in names:
             raise OptionError(f"{path} has no column {name!r}.{nearest(name, names)}")
     return [names.index(name) for name in columns] if columns else list(range(len(names)))
 
 
-def _read_row(
-    path: str | Path, line: int, row: list[str], names: tuple[str, ...], places: list[int], *, gaps: bool = False
-) -> list[float]:
-    if len(row) != len(names):
-        raise DataError(
-            f"{path}, row {line}: {len(row)} cells, where the first row has {len(names)}. Correct that row."
-        )
-    values = [math.nan if gaps and row[k].strip().lower() in MISSING else finite_number(row[k]) for k in places]
-    for k, value in zip(places, values, strict=True):
-        if value is None:
-            raise DataError(
-                f"{path}, row {line}, {names[k]}: {row[k]!r} is not a finite number. Correct it, or name the columns to read "
-                "with data.columns=NAME,NAME."
-            )
-    return [value for value in values if value is not None]
+def _read(
+    path: str | Path, names: list[str], rows: list[tuple[int, list[str]]], places: list[int], *, gaps: bool = False
+) -> Series:
+    values = []
+    for line, row in rows:
+        for k in places:
+            value = math.nan if gaps and row[k].lower() in MISSING else finite_number(row[k])
+            if value is None:
+                raise DataError(
+                    f"{path}, row {line}, {names[k]}: {row[k]!r} is not a finite number. Correct it, or name the columns to "
+                    "read with data.columns=NAME,NAME."
+                )
+            values.append(value)
+    table = torch.tensor(values, dtype=torch.float64).reshape(len(rows), len(places))
+    return Series(tuple(names[k] for k in places), table)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from recurra.data.tasks import check_sizes
 from recurra.errors import OptionError
 from recurra.types import Float
 
@@ -23,7 +24,7 @@ def mackey_glass(length: int, seed: int = 0, delay: int = 17, step: float = 0.1)
     is Hermite's cubic through its two neighbours and their slopes, which is of order 4 too. The history before time 0 is a
     constant, drawn from [1, 1.4]; the first 1000 values are dropped. Mackey & Glass 1977.
     """
-    _check("mackey_glass", length=length, delay=delay)
+    check_sizes("mackey_glass", length=(length, 1), delay=(delay, 1))
     per, lag = round(1 / step), round(delay / step)
     if not math.isclose(per * step, 1):
         raise OptionError(f"mackey_glass: 1 must be a multiple of step; got {step}.")
@@ -52,7 +53,7 @@ def lorenz(length: int, seed: int = 0, interval: float = 0.02) -> Float[Tensor, 
     Runge-Kutta of order 4 with ten steps to a row, from a point drawn near (1, 1, 25); the first 500 rows are dropped.
     Lorenz 1963.
     """
-    _check("lorenz", length=length)
+    check_sizes("lorenz", length=(length, 1))
     x, y, z = (np.array([1.0, 1.0, 25.0]) + np.random.default_rng(seed).uniform(-1, 1, 3)).tolist()
     h = interval / 10
 
@@ -81,7 +82,7 @@ def narma(length: int, seed: int = 0, order: int = 10) -> tuple[Float[Tensor, "T
     Row t of the targets is y(t+1), the value that has just become known. The rare draw that runs away is drawn again.
     Atiya & Parlos 2000.
     """
-    _check("narma", length=length, order=order)
+    check_sizes("narma", length=(length, 1), order=(order, 1))
     random = np.random.default_rng(seed)
     for _ in range(100):
         u = random.uniform(0, 0.5, length + order)
@@ -96,7 +97,7 @@ def narma(length: int, seed: int = 0, order: int = 10) -> tuple[Float[Tensor, "T
 
 def sines(length: int, seed: int = 0, count: int = 2) -> Float[Tensor, "T 1"]:
     """The sum of `count` sines (1 to 8), with phases drawn from the seed."""
-    _check("sines", length=length)
+    check_sizes("sines", length=(length, 1))
     if not 1 <= count <= len(FREQUENCIES):
         raise OptionError(f"sines: count must lie between 1 and {len(FREQUENCIES)}; got {count}.")
     phases = np.random.default_rng(seed).uniform(0, 2 * np.pi, count)
@@ -106,7 +107,7 @@ def sines(length: int, seed: int = 0, count: int = 2) -> Float[Tensor, "T 1"]:
 
 def seasons(length: int, seed: int = 0) -> Float[Tensor, "T 1"]:
     """A load by the hour: days whose peak is high on five days of seven, a slow drift, and noise that grows with the load."""
-    _check("seasons", length=length)
+    check_sizes("seasons", length=(length, 1))
     random = np.random.default_rng(seed)
     hour = np.arange(length)
     peak = np.exp(2 * (np.cos(2 * np.pi * (hour / 24 - 0.6)) - 1))
@@ -124,9 +125,3 @@ TO_FORECAST: dict[str, Callable[[int, int], Tensor]] = {
     "seasons": seasons,
 }
 """Series that need no input, by name: a length and a seed to `[T, C]`."""
-
-
-def _check(task: str, **sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 1:
-            raise OptionError(f"{task}: {name} must be at least 1; got {size}.")

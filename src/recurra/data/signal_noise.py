@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from recurra.errors import OptionError
+from recurra.data.tasks import check_sizes
 from recurra.types import Float, Int
 
 STATES, EMITTED = 5, 7
@@ -52,8 +52,7 @@ def signal_and_noise(
     x, y, states = signal_and_noise(count=100, length=50, seed=0)      # [100, 50, 14], [100, 50], [100, 50]
     ```
     """
-    if count < 1 or length < 1:
-        raise OptionError(f"signal_and_noise: count and length must be at least 1; got {count} and {length}.")
+    check_sizes("signal_and_noise", count=(count, 1), length=(length, 1))
     random = np.random.default_rng(seed % 2**64)
     states = np.zeros((count, length), dtype=np.int64)
     chances = np.broadcast_to(START, (count, STATES))

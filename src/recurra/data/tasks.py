@@ -17,7 +17,7 @@ def adding(count: int, length: int, seed: int = 0) -> tuple[Float[Tensor, "N T 2
     Each step brings a number, uniform in [0, 1), and a mark, which is 1 at one step of the first half and at one of the
     second half, 0 elsewhere. Hochreiter & Schmidhuber 1997; in the form of Arjovsky et al. 2016.
     """
-    _check("adding", count=(count, 1), length=(length, 2))
+    check_sizes("adding", count=(count, 1), length=(length, 2))
     random = torch.Generator().manual_seed(seed)
     half, rows = length // 2, torch.arange(count)
     numbers = torch.rand(count, length, generator=random)
@@ -42,7 +42,7 @@ def copying(
     (`symbols + 1`) and `span` blanks. Targets are length + span blanks, then the random symbols. There are symbols + 2
     kinds of input. Hochreiter & Schmidhuber 1997; in the form of Arjovsky et al. 2016.
     """
-    _check("copying", count=(count, 1), length=(length, 1), symbols=(symbols, 1), span=(span, 1))
+    check_sizes("copying", count=(count, 1), length=(length, 1), symbols=(symbols, 1), span=(span, 1))
     random = torch.Generator().manual_seed(seed)
     copied = torch.randint(symbols, (count, span), generator=random)
     inputs = torch.full((count, length + 2 * span), symbols)
@@ -68,7 +68,7 @@ def flip_flop(
 
     - `delay`: targets come so many steps late, and are 0 before: pulses on their way must be remembered too.
     """
-    _check("flip_flop", count=(count, 1), length=(length, 1), bits=(bits, 1), delay=(delay, 0))
+    check_sizes("flip_flop", count=(count, 1), length=(length, 1), bits=(bits, 1), delay=(delay, 0))
     random = torch.Generator().manual_seed(seed)
     signs = torch.randint(2, (count, length, bits), generator=random) * 2.0 - 1
     here = torch.rand(count, length, bits, generator=random) < chance
@@ -80,12 +80,13 @@ def flip_flop(
 
 def parity(count: int, length: int, seed: int = 0) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N T"]]:
     """Running parity: at every step, whether the number of ones so far is odd. One bit must be held for ever."""
-    _check("parity", count=(count, 1), length=(length, 1))
+    check_sizes("parity", count=(count, 1), length=(length, 1))
     bits = torch.randint(2, (count, length), generator=torch.Generator().manual_seed(seed))
     return bits, bits.cumsum(1) % 2
 
 
-def _check(task: str, **sizes: tuple[int, int]) -> None:
+def check_sizes(task: str, **sizes: tuple[int, int]) -> None:
+    """Refuse a size, by its name, that is less than its least."""
     for name, (size, least) in sizes.items():
         if size < least:
             raise OptionError(f"{task}: {name} must be at least {least}; got {size}.")

@@ -14,24 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from recurra.data.tokenizers import Tokenizer, build_tokenizer, tokenizer_from_json
 from recurra.data.utf8 import decode
 from recurra.errors import DataError, OptionError
-
-__all__ = [
-    "Document",
-    "Split",
-    "Tokenizer",
-    "build_tokenizer",
-    "python_source",
-    "read_documents",
-    "read_split",
-    "shortened",
-    "split_by_document",
-    "split_by_position",
-    "split_lines",
-    "tokenizer_from_json",
-]
 
 HEAD = 8192
 """A file with a zero byte among its first bytes is binary; the rest of it is not read."""
@@ -67,9 +51,7 @@ def read_documents(path: str | Path) -> list[Document]:
     path, and hidden, empty and binary ones are left out. A file that is named must hold text.
     """
     if not str(path).strip():
-        raise DataError(
-            "No path was given to read text from. Name a file, a folder or a pattern such as 'books/*.txt'."
-        )
+        raise DataError("No path was given to read text from. Name a file, a folder or a pattern ('books/*.txt').")
     asked = Path(path).expanduser()
     try:
         if asked.is_dir():
@@ -144,7 +126,7 @@ def split_by_position(text: str, valid: float, test: float) -> tuple[str, str, s
 def split_lines(
     lines: Sequence[Item], valid: float, test: float, seed: int = 0
 ) -> tuple[list[Item], list[Item], list[Item]]:
-    """Lines, or other items, dealt at random to training, validation and test; each part keeps their order."""
+    """Lines, or other items, split at random into training, validation and test; each part keeps their order."""
     first, second = _cuts(len(lines), valid, test)
     dealt = sorted(range(len(lines)), key=lambda k: _hash(seed, str(k)))
     train, validation, testing = (
@@ -210,9 +192,7 @@ def _read_text(file: Path) -> str:
             if b"\0" not in data:
                 data += batches.read()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(
-            f"{file} was read as gzip, but it is damaged or something else ({error}). Rename or replace it."
-        ) from error
+        raise DataError(f"{file} was read as gzip, but it is damaged ({error}). Rename or replace it.") from error
     if not data:
         raise DataError(f"Text was asked for from {file}, but the file is empty. Name one that holds text.")
     if b"\0" in data:
@@ -237,6 +217,4 @@ def _cuts(length: int, valid: float, test: float) -> tuple[int, int]:
 
 def _check_fractions(valid: float, test: float) -> None:
     if not (valid >= 0 and test >= 0 and valid + test < 1):
-        raise OptionError(
-            f"valid and test are fractions that leave something to train on; got valid={valid}, test={test}."
-        )
+        raise OptionError(f"valid and test are fractions that leave some to train on; got valid={valid}, test={test}.")

@@ -96,14 +96,24 @@ class Bytes(Tokenizer):
         return {"kind": self.kind, "sequences": self.sequences}
 
 
-class Characters(Tokenizer):
-    """The characters (code points) of the training text, sorted, after `<unk>`, which is 0."""
-
-    kind = "char"
+class Listed(Tokenizer):
+    """A vocabulary of tokens that the training text has, after `<unk>`, which is 0; `cut`: it has more."""
 
     def __init__(self, tokens: Iterable[str], cut: bool = False, sequences: bool = False):
         self.tokens, self.cut = [UNKNOWN, *tokens], cut
         super().__init__(len(self.tokens), sequences)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "symbols": self.tokens[1:], "cut": self.cut, "sequences": self.sequences}
+
+
+class Characters(Listed):
+    """The characters (code points) of the training text, sorted."""
+
+    kind = "char"
+
+    def __init__(self, tokens: Iterable[str], cut: bool = False, sequences: bool = False):
+        super().__init__(tokens, cut, sequences)
         codes = [ord(token) for token in self.tokens[1:]]
         self._ids = np.zeros(max(codes, default=0) + 2, dtype=np.int64)  # the last place is for all that is beyond
         self._ids[codes] = np.arange(1, len(self.tokens))
@@ -121,12 +131,9 @@ class Characters(Tokenizer):
     def _join(self, ids: list[int]) -> str:
         return "".join(self.tokens[i] if i else "\N{REPLACEMENT CHARACTER}" for i in ids)
 
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "symbols": self.tokens[1:], "cut": self.cut, "sequences": self.sequences}
 
-
-class Words(Tokenizer):
-    """Words, single marks of punctuation, and the gaps between them that a reader would not expect; `<unk>` is 0.
+class Words(Listed):
+    """Words, single marks of punctuation, and the gaps between them that a reader would not expect.
 
     Between two words a space is expected, before a comma none, after an opening bracket none. Such gaps have no token.
     Any other gap has one, also the empty gap where a space is expected; so has each newline. Text whose words are all
@@ -136,8 +143,7 @@ class Words(Tokenizer):
     kind = "word"
 
     def __init__(self, tokens: Iterable[str], cut: bool = False, sequences: bool = False):
-        self.tokens, self.cut = [UNKNOWN, *tokens], cut
-        super().__init__(len(self.tokens), sequences)
+        super().__init__(tokens, cut, sequences)
         self._ids = {token: k for k, token in enumerate(self.tokens) if k}
 
     def encode(self, text: str, unknown: Unknown | None = None) -> Int[Tensor, " N"]:
@@ -160,9 +166,6 @@ class Words(Tokenizer):
             parts += [expected_gap(before, word), word]
             before = word
         return "".join(parts)
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "symbols": self.tokens[1:], "cut": self.cut, "sequences": self.sequences}
 
 
 class BytePairs(Tokenizer):
@@ -305,9 +308,7 @@ def _tokenizers() -> Any:
     try:
         import tokenizers
     except ImportError as error:
-        raise DataError(
-            "bpe tokens need the package tokenizers, which is not installed: pip install recurra[text]."
-        ) from error
+        raise DataError("bpe tokens need the package tokenizers: pip install recurra[text].") from error
     return tokenizers
 
 

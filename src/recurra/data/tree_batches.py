@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from recurra.data.batches import Batch, Examples
+from recurra.data.batches import Batch, Examples, Order
 from recurra.data.forest import Forest
 from recurra.errors import DataError
 
@@ -23,10 +24,8 @@ class TreeBatch(Batch):
 class Trees(Examples):
     """Many trees with labels, those of similar size together; a batch counts its labelled nodes."""
 
-    def __init__(
-        self, forest: Forest, batch_size: int, *, seed: int = 0, shuffle: bool = True, rank: int = 0, world: int = 1
-    ):
-        super().__init__(forest.sizes, batch_size, seed=seed, shuffle=shuffle, rank=rank, world=world)
+    def __init__(self, forest: Forest, batch_size: int, **order: Unpack[Order]):
+        super().__init__(forest.sizes, batch_size, **order)
         self.forest = forest
         ends = torch.cat([torch.zeros(1, dtype=torch.int64), (forest.labels >= 0).cumsum(0)])
         self._labelled = ends[forest.roots + forest.sizes] - ends[forest.roots]

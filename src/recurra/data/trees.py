@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -143,96 +143,65 @@ def parse_expressions(text: str, name: str = "the text", labels: str = "every") 
     then each word is a leaf of its own.
     """
     choose_from("labels", labels, LABELS)
+    fail = partial(_fail, text, name)
     trees: list[Tree] = []
-    raw, opened = _Raw(), list[int]()  # the tree that is being read, and where its open brackets are in the text
+    nodes: list[_Node] = []  # of the tree that is being read
+    opened: list[int] = []  # which of them are brackets that are open
     for token in re.finditer(r"[()]|[^\s()]+", text):
         here, word = token.start(), token.group()
-        if word == "(":
-            if opened and not raw.has_head():
-                _fail(
-                    text,
-                    here,
-                    name,
-                    "a bracket opens where a label was expected. Write (LABEL word) or (LABEL (…) (…)).",
-                )
-            opened.append(here)
-            raw.open()
-        elif not opened:
+        inner = nodes[opened[-1]] if opened else None
+        if word == "(" and inner is not None and inner.text is None:
+            fail(here, "a bracket opens where a label was expected. Write (LABEL word) or (LABEL (…) (…)).")
+        elif word != "(" and inner is None:
             found = (
                 "a bracket is closed that was never opened" if word == ")" else f"{word!r} stands outside of brackets"
             )
-            _fail(text, here, name, f"{found}. A tree is (LABEL word) or (LABEL (…) (…)).")
-        elif word == ")":
-            if not raw.has_content():
-                _fail(text, opened[-1], name, "a bracket holds no word and no other bracket. Write (LABEL word).")
+            fail(here, f"{found}. A tree is (LABEL word) or (LABEL (…) (…)).")
+        elif word == ")" and inner is not None:
+            if not inner.children:
+                fail(inner.place, "a bracket holds no word and no other bracket. Write (LABEL word).")
             opened.pop()
-            raw.close()
             if not opened:
-                trees.append(raw.tree(labels))
-                raw = _Raw()
+                trees.append(_from_brackets(nodes, labels))
+                nodes = []
+        elif word != "(" and inner is not None and inner.text is None:
+            inner.text = word
         else:
-            raw.add(word)
+            nodes.append(_Node(None if word == "(" else word, opened[-1] if opened else -1, here, word != "("))
+            if inner is not None:
+                inner.children += 1
+            opened += [len(nodes) - 1] if word == "(" else []
     if opened:
-        _fail(text, opened[0], name, "the bracket that opens here is never closed. Add the missing ).")
+        fail(nodes[0].place, "the bracket that opens here is never closed. Add the missing ).")
     return trees
 
 
-class _Raw:
-    """A bracketed tree as it stands: brackets with their heads, and words."""
+@dataclass(slots=True)
+class _Node:
+    """A bracket with its head, or a word: where it stands in the text, and how many brackets and words it holds."""
 
-    def __init__(self) -> None:
-        self.texts: list[str | None] = []
-        self.parents: list[int] = []
-        self.children: list[list[int]] = []
-        self.is_word: list[bool] = []
-        self.path: list[int] = []
+    text: str | None
+    parent: int
+    place: int
+    is_word: bool
+    children: int = 0
 
-    def has_head(self) -> bool:
-        return self.texts[self.path[-1]] is not None
 
-    def has_content(self) -> bool:
-        return bool(self.children[self.path[-1]])
-
-    def open(self) -> None:
-        self.path.append(self._put(None, is_word=False))
-
-    def close(self) -> None:
-        self.path.pop()
-
-    def add(self, word: str) -> None:
-        """The head of the innermost bracket, or one of its words."""
-        if self.has_head():
-            self._put(word, is_word=True)
-        else:
-            self.texts[self.path[-1]] = word
-
-    def _put(self, text: str | None, *, is_word: bool) -> int:
-        here, parent = len(self.texts), self.path[-1] if self.path else -1
-        self.texts.append(text)
-        self.parents.append(parent)
-        self.children.append([])
-        self.is_word.append(is_word)
-        if parent >= 0:
-            self.children[parent].append(here)
-        return here
-
-    def tree(self, labels: str) -> Tree:
-        if labels == "outer":
-            return Tree([None, *self.texts[1:]], self.parents, [self.texts[0], *[None] * (len(self.texts) - 1)])
-        tokens: list[str | None] = []
-        heads: list[str | None] = []
-        parents: list[int] = []
-        places: list[int] = []  # of each raw node among those that are kept
-        for n, text in enumerate(self.texts):
-            parent = self.parents[n]
-            places.append(len(tokens))
-            if self.is_word[n] and len(self.children[parent]) == 1:
-                tokens[places[parent]] = text  # (2 word) is one leaf
-                continue
-            tokens.append(text if self.is_word[n] else None)
-            heads.append(None if self.is_word[n] or (labels == "root" and n) else text)
-            parents.append(places[parent] if n else -1)
-        return Tree(tokens, parents, heads)
+def _from_brackets(nodes: list[_Node], labels: str) -> Tree:
+    if labels == "outer":
+        texts = [node.text for node in nodes]
+        return Tree([None, *texts[1:]], [node.parent for node in nodes], [texts[0], *[None] * (len(nodes) - 1)])
+    tree = Tree([], [], [])
+    places: list[int] = []  # of each node among those of the tree
+    for n, node in enumerate(nodes):
+        places.append(len(tree.tokens))
+        if node.is_word and nodes[node.parent].children == 1:
+            tree.tokens[places[node.parent]] = node.text  # (2 word) is one leaf
+            continue
+        tree.tokens.append(node.text if node.is_word else None)
+        tree.labels.append(None if node.is_word or (labels == "root" and n) else node.text)
+        tree.parents.append(places[node.parent] if n else -1)
+    return tree
 
 
 def write_expression(tree: Tree) -> str:
@@ -256,7 +225,7 @@ def write_expression(tree: Tree) -> str:
     return "".join(parts).strip()
 
 
-def _fail(text: str, place: int, name: str, message: str, line: int = 1) -> NoReturn:
+def _fail(text: str, name: str, place: int, message: str, line: int = 1) -> NoReturn:
     number = text.count("\n", 0, place) + line
     raise DataError(f"{name}, line {number}, column {place - text.rfind(chr(10), 0, place)}: {message}")
 
@@ -270,6 +239,14 @@ _JSON = re.compile(
 
 def parse_json(text: str, name: str = "the text", line: int = 1) -> Any:
     """What `json.loads` gives, at any depth; `line`: the number of the text's first line, for errors."""
+    fail = partial(_fail, text, name, line=line)
+
+    def scalar(place: int, word: str) -> Any:
+        try:
+            return json.loads(word)
+        except ValueError as error:
+            fail(place, f"{word!r} cannot be read as JSON ({error}).")
+
     top: list[Any] = []
     inside: list[Any] = [top]  # the lists and objects that are open
     keys: list[str] = []
@@ -278,12 +255,10 @@ def parse_json(text: str, name: str = "the text", line: int = 1) -> Any:
         mark, word = token["mark"], token["value"]
         here = token.start(token.lastgroup or 0)
         if expected == "the end" or token["bad"]:
-            _fail(
-                text, here, name, f"{expected} was expected in this JSON, but there is {token.group().strip()!r}.", line
-            )
+            fail(here, f"{expected} was expected in this JSON, but there is {token.group().strip()!r}.")
         holder = inside[-1]
         if word is not None and expected.startswith("a key") and word[0] == '"':
-            keys.append(_scalar(text, here, name, word, line))
+            keys.append(scalar(here, word))
             expected = "a colon"
             continue
         if mark == ":" and expected == "a colon":
@@ -295,7 +270,7 @@ def parse_json(text: str, name: str = "the text", line: int = 1) -> Any:
         if mark in ("]", "}") and expected.endswith(f"or {mark}"):
             inside.pop()
         elif expected.startswith("a value") and (word is not None or mark in ("[", "{")):
-            value: Any = _scalar(text, here, name, word, line) if word is not None else [] if mark == "[" else {}
+            value: Any = scalar(here, word) if word is not None else [] if mark == "[" else {}
             if isinstance(holder, dict):
                 holder[keys.pop()] = value
             else:
@@ -305,19 +280,12 @@ def parse_json(text: str, name: str = "the text", line: int = 1) -> Any:
                 expected = "a value or ]" if mark == "[" else "a key or }"
                 continue
         else:
-            _fail(text, here, name, f"{expected} was expected in this JSON, but there is {mark or word!r}.", line)
+            fail(here, f"{expected} was expected in this JSON, but there is {mark or word!r}.")
         holder = inside[-1]
         expected = "the end" if holder is top else "a comma or }" if isinstance(holder, dict) else "a comma or ]"
     if expected != "the end":
-        _fail(text, len(text.rstrip()), name, f"{expected} was expected in this JSON, but it ends.", line)
+        fail(len(text.rstrip()), f"{expected} was expected in this JSON, but it ends.")
     return top[0]
-
-
-def _scalar(text: str, place: int, name: str, word: str, line: int) -> Any:
-    try:
-        return json.loads(word)
-    except ValueError as error:
-        _fail(text, place, name, f"{word!r} cannot be read as JSON ({error}).", line)
 
 
 def json_tree(value: Any, where: str = "the tree", labels: str = "every") -> Tree:

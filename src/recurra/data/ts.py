@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from recurra.data.comma_separated import finite_number
 from recurra.errors import DataError
 
 Array = npt.NDArray[np.float64]
@@ -36,9 +37,7 @@ def read_ts(path: str | Path, text: str, *, labelled: bool = True) -> tuple[list
         if word.startswith("@"):
             header[word[1:].lower()] = rest.strip()
     else:
-        raise DataError(
-            f"{path} has no line @data: it is not a .ts file. Put a header with @classLabel and @data first."
-        )
+        raise DataError(f"{path} has no line @data: it is no .ts file. Put a header with @classLabel and @data first.")
     if header.get("timestamps", "").lower() == "true":
         raise DataError(f"{path} has time stamps (@timeStamps true), which are not read. Write plain values.")
     has, *known = header.get("classlabel", "true").split() or ["false"]
@@ -78,10 +77,7 @@ def number(value: str, where: str) -> float:
     """A finite number, or NaN for one that is missing."""
     if value.strip().lower() in MISSING:
         return float("nan")
-    try:
-        read = float(value)
-    except ValueError:
-        read = float("inf")
-    if not np.isfinite(read):
+    read = finite_number(value)
+    if read is None:
         raise DataError(f"{where}: {value.strip()!r} is not a finite number. Write ? where a value is missing.")
     return read

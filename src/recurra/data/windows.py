@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from recurra.data.batches import Batch, Examples, windows
+from recurra.data.batches import Batch, Examples, Order, windows
 from recurra.errors import DataError
 from recurra.types import Float, Int
 
@@ -33,25 +33,22 @@ class Windows(Examples):
         *,
         skip: int = 0,
         transpose: int = 0,
-        **how: Any,
+        **order: Unpack[Order],
     ):
         if not len(lengths) or int(lengths.min()) <= skip:
             raise DataError(f"Batches of windows need at least one, and {skip + 1} steps or more in each.")
         self.values, self.starts, self.skip, self.transpose = values, starts, skip, transpose
         self._numbers = torch.arange(len(values))
-        super().__init__(lengths, batch_size, **how)
+        super().__init__(lengths, batch_size, **order)
 
     @classmethod
     def of(cls, series: Sequence[Float[Tensor, "T C"]], batch_size: int, **how: Any) -> Windows:
-        """Whole series, one piece each."""
+        """Whole series, one window each."""
         sizes = torch.tensor([len(each) for each in series])
         return cls(torch.cat(list(series)), sizes.cumsum(0) - sizes, sizes - 1, batch_size, **how)
 
     def _take(self, rows: npt.NDArray[np.int64]) -> Batch:
-        everyone = self._lengths[torch.from_numpy(rows)]
-        width = int(everyone.max())  # that of all ranks, so that they agree on it
-        share = self._share(rows)
-        lengths = self._lengths[share]
+        share, lengths, width, total = self._deal(rows)
         now, then = windows(self._numbers, self.starts[share], lengths, width)
         steps = torch.arange(width)
         inside = steps < lengths[:, None]
@@ -62,7 +59,7 @@ class Windows(Examples):
             fresh=True,
             scored=(inside & (steps >= self.skip)).to(self.values.dtype) if self.skip else None,
             all_rows=len(rows),
-            all_tokens=int(everyone.sum()) - self.skip * len(rows),
+            all_tokens=total - self.skip * len(rows),
         )
 
     def _batch(self, epoch: int, step: int) -> Batch:

@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from recurra.analysis.attention import Attention
-from recurra.data.addition import synthetic_sums
-from recurra.data.dates import synthetic_dates
+from recurra.data.pair_tasks import synthetic_dates, synthetic_sums
 from recurra.data.pairs import Pair, PairBatch, Pairs, PairSplit, read_pairs, split_pairs
 from recurra.data.text import read_split
 from recurra.data.tokenizers import (

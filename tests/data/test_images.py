@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recurra.data.image_sequences import as_sequences, is_idx, read_idx, read_npz
+from recurra.data.images import as_sequences, is_idx, read_image_rows
 from recurra.errors import DataError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (5, 3, 4), dtype=np.uint8)
@@ -23,23 +23,23 @@ def test_idx_with_its_labels_beside(tmp_path: Path, ending: str) -> None:
     file = tmp_path / f"train-images-idx3-ubyte{ending}"
     file.write_bytes(pack(idx(IMAGES)))
     assert is_idx(file)
-    images, labels = read_idx(file)
+    images, labels = read_image_rows(file, "train")
     np.testing.assert_array_equal(images, IMAGES)
     assert labels is None
     (tmp_path / f"train-labels-idx1-ubyte{ending}").write_bytes(pack(idx(LABELS)))
-    np.testing.assert_array_equal(read_idx(file)[1], LABELS)
+    np.testing.assert_array_equal(read_image_rows(file, "train")[1], LABELS)
 
 
 def test_the_other_spelling_of_mnist(tmp_path: Path) -> None:
     (tmp_path / "t10k-images.idx3-ubyte").write_bytes(idx(IMAGES))
     (tmp_path / "t10k-labels.idx1-ubyte").write_bytes(idx(LABELS))
-    np.testing.assert_array_equal(read_idx(tmp_path / "t10k-images.idx3-ubyte")[1], LABELS)
+    np.testing.assert_array_equal(read_image_rows(tmp_path / "t10k-images.idx3-ubyte", "train")[1], LABELS)
 
 
 def test_npz_with_parts(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x_train=IMAGES, y_train=LABELS, x_test=IMAGES[:2], y_test=LABELS[:2])
     for part, size in (("train", 5), ("test", 2)):
-        images, labels = read_npz(tmp_path / "a.npz", part)
+        images, labels = read_image_rows(tmp_path / "a.npz", part)
         np.testing.assert_array_equal(images, IMAGES[:size])
         np.testing.assert_array_equal(labels, LABELS[:size])
 
@@ -68,14 +68,14 @@ def test_refused(tmp_path: Path) -> None:
     ):
         file.write_bytes(data)
         with pytest.raises(DataError, match=words):
-            read_idx(file)
+            read_image_rows(file, "train")
     file.write_bytes(idx(IMAGES))
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx(LABELS[:4]))
     with pytest.raises(DataError, match=r"labels \[4\] do not fit 5 images"):
-        read_idx(file)
+        read_image_rows(file, "train")
     np.savez(tmp_path / "b.npz", a=LABELS)
     with pytest.raises(DataError, match="holds a; an array x"):
-        read_npz(tmp_path / "b.npz", "train")
+        read_image_rows(tmp_path / "b.npz", "train")
     (tmp_path / "c.npz").write_bytes(b"no archive")
     with pytest.raises(DataError, match=r"cannot be read as \.npz"):
-        read_npz(tmp_path / "c.npz", "train")
+        read_image_rows(tmp_path / "c.npz", "train")
