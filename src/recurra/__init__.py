@@ -1,5 +1,16 @@
-"""Recurra: recurrent networks from their equations."""
+"""Recurra: recurrent networks from their equations.
 
+import recurra as rc
+
+run = rc.train("text", data="tale.txt", cell="gru", hidden_size=256)     a recipe: progress, run folder, resume
+run = rc.fit(model, batches, loss=loss, steps=2000)                      your own module, data and loss
+trace = rc.Recurrent("gru", 64, 256)(x, lengths=lengths)                 only the layer, in your own loop
+"""
+
+__version__ = "0.1.0"
+
+from recurra import analysis, data, lecture, metrics, models, plots, training
+from recurra.analysis import extract_automaton, find_fixed_points, find_units, gradient_flow, lyapunov, vector_field
 from recurra.cells.catalogue import CATALOGUE, find_cell
 from recurra.cells.graph import Graph
 from recurra.cells.notation import Cell, ago, cell, norm
@@ -31,12 +42,17 @@ from recurra.errors import CellError, EngineError, OptionError, RecurraError, Sh
 from recurra.layers.initial import spectral_radius
 from recurra.layers.recurrent import Recurrent
 from recurra.layers.stepper import Stepper
+from recurra.layers.tree import Tree
+from recurra.tasks.catalogue import RECIPES
+from recurra.tasks.fit import fit
+from recurra.tasks.run import Run
+from recurra.tasks.train import open_run as open
+from recurra.tasks.train import runs, train
 from recurra.types import State, Trace
-
-__version__ = "0.1.0"
 
 __all__ = [
     "CATALOGUE",
+    "RECIPES",
     "Cell",
     "CellError",
     "EngineError",
@@ -47,27 +63,43 @@ __all__ = [
     "Ramp",
     "RecurraError",
     "Recurrent",
+    "Run",
     "Scattered",
     "ShapeError",
     "State",
     "Stepper",
     "Trace",
+    "Tree",
     "ago",
+    "analysis",
     "cell",
     "clamp",
     "cos",
+    "data",
     "erf",
     "exp",
+    "extract_automaton",
     "find_cell",
+    "find_fixed_points",
+    "find_units",
+    "fit",
     "floor",
     "gelu",
+    "gradient_flow",
+    "lecture",
     "linear",
     "log",
+    "lyapunov",
     "maximum",
+    "metrics",
     "minimum",
+    "models",
     "norm",
+    "open",
+    "plots",
     "recurrent_dropout",
     "relu",
+    "runs",
     "sigmoid",
     "sign",
     "silu",
@@ -76,6 +108,9 @@ __all__ = [
     "spectral_radius",
     "sqrt",
     "tanh",
+    "train",
+    "training",
+    "vector_field",
     "where",
     "zoneout",
 ]

@@ -110,7 +110,7 @@ def test_the_full_state_of_an_lstm_is_searched() -> None:
     torch.manual_seed(0)
     layer = Recurrent("lstm", 2, 4).double()
     F = StepMap(layer)
-    visited = F.visited(layer, torch.randn(4, 50, 2, dtype=torch.float64)).flatten(0, 1).detach()
+    visited = F.visited(torch.randn(4, 50, 2, dtype=torch.float64)).flatten(0, 1).detach()
     found = find_fixed_points(F, torch.zeros(2), visited, starts=64)
     assert found.points
     states = torch.stack([point.state for point in found.points])

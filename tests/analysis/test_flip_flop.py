@@ -17,7 +17,7 @@ def search(cell: str, seed: int) -> tuple[FixedPoints, set[tuple[int, ...]]]:
     model = trainer.evaluated.eval()
     probe = task.probe(model, 140)
     F = StepMap(probe.layer)
-    visited = F.visited(probe.layer, probe.x).flatten(0, 1).detach()
+    visited = F.visited(probe.x).flatten(0, 1).detach()
     found = find_fixed_points(F, torch.zeros(3), visited, starts=1024)
     with torch.no_grad():
         said = [

@@ -59,7 +59,7 @@ def test_visited_states_are_those_of_the_layer() -> None:
     layer = made("lstm", 2, False)
     F = StepMap(layer)
     x = torch.randn(4, 6, 3, dtype=torch.float64)
-    found = F.visited(layer, x)
+    found = F.visited(x)
     torch.testing.assert_close(found[:, -1], F.pack(layer(x).final), rtol=0, atol=1e-12)
 
 

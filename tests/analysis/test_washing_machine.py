@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 import torch
 
-from recurra.analysis.automata.attractors import Automaton, extract_automaton, link_attractors, rest
+from recurra.analysis.automata.attractors import Automaton, find_attractors, link_attractors, rest
 from recurra.analysis.automata.extraction import METHODS, extract
 from recurra.analysis.fields import basins, ends_of_plane, frame, plane_of_principal_components
 from recurra.analysis.fixed_points import find_fixed_points
@@ -31,9 +31,9 @@ class Trained:
         triggers = task.triggers(self.model)
         assert triggers is not None
         self.F, self.resting = StepMap(probe.layer), triggers.x[0]
-        self.visited = self.F.visited(probe.layer, probe.x).flatten(0, 1).detach()
+        self.visited = self.F.visited(probe.x).flatten(0, 1).detach()
         start = self.F.pack(probe.layer.initial_state(1)).detach()[0]
-        self.machine: Automaton = extract_automaton(self.F, triggers.x, self.resting, start)
+        self.machine: Automaton = find_attractors(self.F, triggers.x, self.resting, start)
 
 
 trained = cache(Trained)

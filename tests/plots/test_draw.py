@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from recurra.analysis.attention import Attention
-from recurra.analysis.automata.attractors import extract_automaton
+from recurra.analysis.automata.attractors import find_attractors
 from recurra.analysis.automata.extraction import Extraction, Point
 from recurra.analysis.automata.finite import Moore
 from recurra.analysis.automata.weighted import Weighted, WeightedExtraction, WeightedPoint
@@ -80,7 +80,7 @@ def ends() -> Result:
 
 def automaton() -> Result:
     triggers = 5 * torch.cat([torch.zeros(1, 2), torch.eye(2), -torch.eye(2)])
-    found = extract_automaton(memory(), triggers, triggers[0], torch.full((2,), 0.1, dtype=torch.float64))
+    found = find_attractors(memory(), triggers, triggers[0], torch.full((2,), 0.1, dtype=torch.float64))
     return found.named([f"state {k}" for k in range(len(found.states))], ["none", "Up 1", "Up 2", "Down 1", "Down 2"])
 
 

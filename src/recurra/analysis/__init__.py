@@ -1,1 +1,51 @@
-"""What a network does: Jacobians, gradients over time, fixed points, fields, tables. Nothing here trains."""
+"""Numbers about networks: gradients, Jacobians, fixed points, fields, automata, units. No files, no drawing."""
+
+from recurra.analysis.ablation import losses
+from recurra.analysis.automata.attractors import find_attractors
+from recurra.analysis.automata.extraction import extract
+from recurra.analysis.automata.finite import Moore
+from recurra.analysis.automata.own import extract_automaton
+from recurra.analysis.automata.reading import Reading
+from recurra.analysis.automata.weighted import extract_weighted
+from recurra.analysis.column_labels import read_column
+from recurra.analysis.echo import echo_state
+from recurra.analysis.fields import basins, plane_of_principal_components, plane_of_units, trajectory, vector_field
+from recurra.analysis.fixed_points import find_fixed_points
+from recurra.analysis.gradients import gradient_flow, lyapunov, recurrent_spectra, spectrum
+from recurra.analysis.jacobians import StepMap
+from recurra.analysis.neurons import Unit, record_activity, search
+from recurra.analysis.portrait import phase_portrait
+from recurra.analysis.source_labels import python_labels, text_labels
+from recurra.analysis.trace_table import trace_table
+from recurra.analysis.unit_study import find_units
+
+__all__ = [
+    "Moore",
+    "Reading",
+    "StepMap",
+    "Unit",
+    "basins",
+    "echo_state",
+    "extract",
+    "extract_automaton",
+    "extract_weighted",
+    "find_attractors",
+    "find_fixed_points",
+    "find_units",
+    "gradient_flow",
+    "losses",
+    "lyapunov",
+    "phase_portrait",
+    "plane_of_principal_components",
+    "plane_of_units",
+    "python_labels",
+    "read_column",
+    "record_activity",
+    "recurrent_spectra",
+    "search",
+    "spectrum",
+    "text_labels",
+    "trace_table",
+    "trajectory",
+    "vector_field",
+]

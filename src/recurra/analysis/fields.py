@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from recurra.analysis.gradients import lyapunov_spectrum
-from recurra.analysis.jacobians import StepMap
+from recurra.analysis.jacobians import StepMap, step_map
 from recurra.errors import OptionError
 from recurra.results import Result
 from recurra.types import Float
@@ -105,9 +105,28 @@ class VectorField(Result):
 
 @torch.no_grad()
 def vector_field(
-    F: StepMap, x: Float[Tensor, " D"], plane: Plane, low: Tensor, high: Tensor, size: int = 25
+    network: StepMap | nn.Module,
+    x: Float[Tensor, " D"] | None = None,
+    plane: Plane | None = None,
+    low: Tensor | None = None,
+    high: Tensor | None = None,
+    size: int = 25,
 ) -> VectorField:
-    """F(s) − s over a grid of the plane. `speed` is q = ½‖F(s) − s‖²: its valleys are where the network lingers."""
+    """F(s) − s over a grid of the plane. `speed` is q = ½‖F(s) − s‖²: its valleys are where the network lingers.
+
+    - `network`: recurrent layers, a module with one `Recurrent`, or its `StepMap`. `x`: the input that is held; zero otherwise.
+    - `plane`, `low`, `high`: otherwise that of the principal components of states visited under noise, and a frame of these.
+
+    ```python
+    rc.vector_field(rc.Recurrent("gru", 2, 8)).plot()
+    ```
+    """
+    F = step_map(network)
+    x = torch.zeros(F.input_size) if x is None else x
+    if plane is None or low is None or high is None:
+        visited = F.visited().flatten(0, 1)
+        plane = plane or plane_of_principal_components(visited)
+        low, high = frame(plane.project(visited))
     places = grid(low, high, size)
     states = plane.states(places)
     after = F(states, x.to(F.dtype)[None])

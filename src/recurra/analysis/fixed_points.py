@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from recurra.analysis.jacobians import StepMap
+from recurra.analysis.jacobians import StepMap, step_map
 from recurra.analysis.levenberg_marquardt import levenberg_marquardt_step
 from recurra.errors import OptionError, ShapeError
 from recurra.results import Result, Table
@@ -206,9 +206,9 @@ class FixedPoints(Result):
 
 
 def find_fixed_points(
-    F: StepMap,
-    x: Float[Tensor, " D"],
-    visited: Float[Tensor, "M S"],
+    network: StepMap | nn.Module,
+    x: Float[Tensor, " D"] | None = None,
+    visited: Float[Tensor, "M S"] | None = None,
     *,
     starts: int = 1024,
     noise: float = 0.5,
@@ -223,10 +223,19 @@ def find_fixed_points(
 
     Levenberg–Marquardt on F(s) − s with the graph's Jacobian, all starts at once, then Newton to rounding.
 
-    - `x`: the frozen input. `visited`: states that the network has been in; half of the starts get noise of `noise` times
-      their spread. `period`: also look for cycles up to this period.
+    - `network`: recurrent layers, a module with one `Recurrent`, or its `StepMap`. `x`: the frozen input; zero otherwise.
+    - `visited`: states that the network has been in (otherwise under noise as input); half of the starts get noise of `noise`
+      times their spread. `period`: also look for cycles up to this period.
     - `slow`: the speed below which a minimum is reported as a slow point. `also`: states to start from besides, as they are.
+
+    ```python
+    found = rc.find_fixed_points(rc.Recurrent("gru", 2, 8), starts=64)
+    found.points, found.attractors
+    ```
     """
+    F = step_map(network)
+    x = torch.zeros(F.input_size) if x is None else x
+    visited = F.visited().flatten(0, 1) if visited is None else visited
     if visited.ndim != 2 or visited.shape[1] != F.size or not len(visited):
         raise ShapeError(f"visited must be states [M, {F.size}]; got {list(visited.shape)}.")
     if not bool(torch.isfinite(visited).all()):

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from recurra.analysis.jacobians import StepMap
+from recurra.analysis.jacobians import StepMap, step_map
 from recurra.cells.graph import make
 from recurra.errors import OptionError, ShapeError, choose_from
 from recurra.layers.recurrent import Recurrent
@@ -323,6 +323,46 @@ def lyapunov_spectrum(
             yield step.state[0]
 
     return _growth(jacobians(), F.size, F.dtype, count, warmup)
+
+
+@dataclass(frozen=True, eq=False)
+class Lyapunov(Result):
+    """Lyapunov exponents along a trajectory, per step, largest first."""
+
+    exponents: Float[Tensor, " M"]
+
+    @property
+    def largest(self) -> float:
+        return float(self.exponents[0])
+
+    @property
+    def dimension(self) -> float:
+        """Kaplan and Yorke's: how many exponents, and which part of the next, have a sum of at least zero."""
+        sums = self.exponents.cumsum(0)
+        whole = int((sums >= 0).sum())
+        if whole in (0, len(sums)):
+            return float(whole)
+        return whole + float(sums[whole - 1] / self.exponents[whole].abs())
+
+    def __str__(self) -> str:
+        kind = "chaotic" if self.largest > 1e-3 else "stable" if self.largest < -1e-3 else "marginal"
+        return f"largest Lyapunov exponent {self.largest:.4g} a step: {kind}; dimension {self.dimension:.3g}"
+
+    def arrays(self) -> dict[str, Tensor]:
+        return {"exponents": self.exponents}
+
+
+def lyapunov(
+    network: StepMap | nn.Module, x: Float[Tensor, "T D"], *, warmup: int = 0, count: int | None = None
+) -> Lyapunov:
+    """The Lyapunov exponents of a network along the trajectory from its initial state under the inputs `x`.
+
+    ```python
+    rc.lyapunov(rc.Recurrent("elman", 1, 8), torch.zeros(200, 1), warmup=50).exponents
+    ```
+    """
+    F = step_map(network)
+    return Lyapunov(lyapunov_spectrum(F, F.start, x.to(F.dtype), warmup=warmup, count=count))
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from recurra.cells.graph import NORM_EPSILON, Node, block, make, walk
@@ -248,6 +248,7 @@ class StepMap:
         self.input_size, self.hidden_size = layer.input_size, layer.hidden_size
         self.size = sum(each.size for each in self.layers)
         self.sizes = [each.size for each in self.layers]
+        self.start = self.pack(layer.initial_state(1)).detach()[0]
 
     def __call__(self, s: Float[Tensor, "N S"], x: Float[Tensor, "N D"]) -> Float[Tensor, "N S"]:
         """F(s, x); one x for all, or one for each."""
@@ -344,7 +345,7 @@ class StepMap:
         return made
 
     def pack(self, state: State) -> Float[Tensor, "N S"]:
-        """A state as layers give it, as one row for each lane."""
+        """A state as layers give it, as one row for each batch row."""
         parts = [each.flatten(1).to(self.dtype) for layer in state for each in layer[0]]
         return torch.cat(parts, dim=-1)
 
@@ -365,13 +366,27 @@ class StepMap:
         assert y is not None
         return y
 
-    def visited(
-        self, layer: Recurrent, x: Float[Tensor, "B T D"], state: State | None = None
-    ) -> Float[Tensor, "B T S"]:
-        """The full state after every step of some sequences."""
-        s = self.pack(state if state is not None else layer.initial_state(len(x))).detach()
+    @torch.no_grad()
+    def visited(self, x: Float[Tensor, "B T D"] | None = None, state: State | None = None) -> Float[Tensor, "B T S"]:
+        """The full state after every step of some sequences; without any, of eight of standard normal noise, 100 steps long."""
+        if x is None:
+            noise = torch.Generator().manual_seed(0)
+            x = torch.randn(8, 100, self.input_size, dtype=self.dtype, generator=noise)
+        s = self.start.expand(len(x), -1) if state is None else self.pack(state)
         found = []
         for t in range(x.shape[1]):
             s = self(s, x[:, t].to(self.dtype))
             found.append(s)
         return torch.stack(found, dim=1)
+
+
+def step_map(network: StepMap | nn.Module) -> StepMap:
+    """The step of a network: of recurrent layers, or of a module that has one `Recurrent` inside."""
+    if isinstance(network, StepMap):
+        return network
+    found = [each for each in network.modules() if isinstance(each, Recurrent)]
+    if len(found) != 1:
+        raise OptionError(
+            f"an analysis needs one Recurrent; {type(network).__name__} has {len(found)}. Pass the layer that you mean."
+        )
+    return StepMap(found[0])

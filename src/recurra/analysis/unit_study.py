@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from recurra.analysis.ablation import Ablation, losses
 from recurra.analysis.neurons import Activity, Finding, record_activity, search
-from recurra.analysis.source_labels import Labeller, Values
+from recurra.analysis.source_labels import Labeller, Values, text_labels
 from recurra.data.tokenizers import Tokenizer
 from recurra.errors import DataError, OptionError, choose_from
 from recurra.models.language import LanguageModel
@@ -239,6 +240,40 @@ COLUMNS = (
     "loss inside",
     "loss outside",
 )
+
+
+def find_units(
+    model: LanguageModel,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    labels: Labeller = text_labels,
+    *,
+    untrained: LanguageModel | None = None,
+    size: int = 100_000,
+    **options: Any,
+) -> UnitStudy:
+    """Single units of a language model that follow labels of its text, chosen on one part and scored on another.
+
+    - `model`: anything with `embed` and `recurrent`. `labels`: a text to a value for each character, by name.
+    - `untrained`: the control; otherwise the same network with the entries of each weight shuffled.
+    - `options`: as for `study_units`: `labels`, `gates`, `ablated`, `seed`.
+
+    ```python
+    tokenizer = rc.data.build_tokenizer("char", ["(a(b)c)"])
+    model = rc.models.LanguageModel(tokenizer.size, rc.Recurrent("gru", 4, 8))
+    study = rc.find_units(model, tokenizer, ["(a(b)c) " * 40, "((a)b) " * 40])
+    ```
+    """
+    chosen, scored = (read_pieces(tokenizer, texts, part, labels) for part in deal(texts, size))
+    return study_units(model, untrained or _shuffled(model), chosen, scored, **options)
+
+
+@torch.no_grad()
+def _shuffled(model: LanguageModel) -> LanguageModel:
+    made, noise = copy.deepcopy(model), torch.Generator().manual_seed(0)
+    for weight in made.parameters():
+        weight.copy_(weight.flatten()[torch.randperm(weight.numel(), generator=noise)].view_as(weight))
+    return made
 
 
 def study_units(

@@ -1,1 +1,49 @@
 """What is for learning: back-propagation through time by hand, the scalar case, linear regions."""
+
+from recurra.lecture.by_hand import (
+    ElmanWeights,
+    Layer,
+    elman_bptt,
+    elman_bptt_double_sum,
+    elman_forward,
+    feedforward_deltas,
+    layers_of,
+    stochastic_backpropagation,
+)
+from recurra.lecture.region_count import count_regions, polygonal_line
+from recurra.lecture.regions import (
+    Rectifier,
+    folding_network,
+    lower_bound,
+    most_regions,
+    polygonal_network,
+    rectifier_of,
+    regions_on_line,
+    regions_on_plane,
+    upper_bound,
+)
+from recurra.lecture.scalar_case import scalar_gradient, scalar_page
+
+__all__ = [
+    "ElmanWeights",
+    "Layer",
+    "Rectifier",
+    "count_regions",
+    "elman_bptt",
+    "elman_bptt_double_sum",
+    "elman_forward",
+    "feedforward_deltas",
+    "folding_network",
+    "layers_of",
+    "lower_bound",
+    "most_regions",
+    "polygonal_line",
+    "polygonal_network",
+    "rectifier_of",
+    "regions_on_line",
+    "regions_on_plane",
+    "scalar_gradient",
+    "scalar_page",
+    "stochastic_backpropagation",
+    "upper_bound",
+]

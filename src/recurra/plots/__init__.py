@@ -17,6 +17,7 @@ from recurra.plots import (  # noqa: F401  each registers its painters
     spectrum,
     units,
 )
+from recurra.plots.automaton import to_dot, to_mermaid, to_svg
 from recurra.plots.figure import draw
 
-__all__ = ["draw"]
+__all__ = ["draw", "to_dot", "to_mermaid", "to_svg"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from recurra.analysis.automata.attractors import Automaton, extract_automaton, link_attractors
+from recurra.analysis.automata.attractors import Automaton, find_attractors, link_attractors
 from recurra.analysis.automata.extraction import METHODS, Extraction, extract
 from recurra.analysis.automata.weighted import WeightedExtraction, extract_weighted
 from recurra.analysis.fixed_points import FixedPoints, find_fixed_points
@@ -55,7 +55,7 @@ def machine_of(task: Any, model: Any) -> Automaton | None:
         return None
     layer = task.probe(model, 1).layer
     F = StepMap(layer)
-    found = extract_automaton(F, triggers.x, triggers.x[0], F.pack(layer.initial_state(1)).detach()[0])
+    found = find_attractors(F, triggers.x, triggers.x[0], F.start)
     if len(found.states) < 3:
         return None
     return found.named(task.name_states(model, F.outputs(found.states), found.after.tolist()), triggers.names)
@@ -65,7 +65,7 @@ def _visited(task: Any, model: Any, asked: str) -> tuple[StepMap, Tensor, Callab
     """The step, states that the network visits, and names for what it predicts."""
     probe = probe_of(task, model, FAR + WARMUP, asked)
     F = StepMap(probe.layer)
-    return F, F.visited(probe.layer, probe.x).detach(), lambda hidden: task.name_outputs(model, hidden)
+    return F, F.visited(probe.x).detach(), lambda hidden: task.name_outputs(model, hidden)
 
 
 def fixed_points(task: Any, model: Any, input: str | None = None, starts: int = 1024, period: int = 1) -> FixedPoints:
@@ -125,7 +125,7 @@ def linked_attractors(task: Any, model: Any, machine: Any) -> dict[str, list[int
         return {}
     layer = task.probe(model, 1).layer
     F = StepMap(layer)
-    found = extract_automaton(F, triggers.x, triggers.x[0], F.pack(layer.initial_state(1)).detach()[0])
+    found = find_attractors(F, triggers.x, triggers.x[0], F.start)
     return dict(zip(machine.state_names(), link_attractors(found, machine), strict=True))
 
 

@@ -116,8 +116,8 @@ class MemoryTask(StepTask[SequenceModel]):
 
     def make_batches(self, seed: int, *, training: bool) -> Batches:
         size, batches = (self.settings.training.batch_size, 1000) if training else (100, 5)
-        share = {"rank": self.ranks.rank, "world": self.ranks.world}
-        return Generated(self.make_batch, size, batches, seed=seed + self.settings.seed, **share)
+        how = self.batch_options(training=True) | {"batch_size": size, "seed": seed + self.settings.seed}
+        return Generated(self.make_batch, batches=batches, **how)
 
     def make_model(self) -> SequenceModel:
         if self.task in NUMBERS:

@@ -63,7 +63,7 @@ class GivenBatches(Batches):
     carries = True
 
     def __init__(self, source: Iterable[Any] | Callable[[], Iterable[Any]], seed: int = 0, ranks: Ranks = Ranks()):
-        super().__init__(1, seed, True, ranks.rank, ranks.world)
+        super().__init__(1, seed=seed, rank=ranks.rank, world=ranks.world)
         self.source = source
         self._iterator: Iterator[Any] | None = None
         self._random: Any = None

@@ -3,7 +3,7 @@
 import torch
 
 from recurra import Recurrent
-from recurra.analysis.automata.attractors import extract_automaton, link_attractors, rest
+from recurra.analysis.automata.attractors import find_attractors, link_attractors, rest
 from recurra.analysis.automata.finite import Moore
 from recurra.analysis.jacobians import StepMap
 
@@ -22,7 +22,7 @@ def two_bits(own: float = 2.0) -> StepMap:
 
 
 def test_two_bits_are_four_states_and_a_pulse_sets_its_own() -> None:
-    found = extract_automaton(two_bits(), PULSES, REST, torch.tensor([0.5, -0.5]))
+    found = find_attractors(two_bits(), PULSES, REST, torch.tensor([0.5, -0.5]))
     assert len(found.states) == 4
     assert found.is_complete
     assert float(found.radii.max()) < 0.2
@@ -35,25 +35,25 @@ def test_two_bits_are_four_states_and_a_pulse_sets_its_own() -> None:
 
 def test_a_state_that_only_drifts_is_no_attractor() -> None:
     F = two_bits(own=1.0)  # h ← tanh(h) comes to 0 as slowly as 1 / √t
-    assert len(extract_automaton(F, PULSES, REST, torch.tensor([0.5, -0.5]), steps=300).states) == 0
+    assert len(find_attractors(F, PULSES, REST, torch.tensor([0.5, -0.5]), steps=300).states) == 0
     _, still = rest(F, REST, torch.tensor([[0.5, -0.5], [0.0, 0.0]], dtype=F.dtype), steps=300)
     assert still.tolist() == [False, True]
 
 
 def test_a_saddle_in_which_a_run_starts_is_no_state() -> None:
-    found = extract_automaton(two_bits(), PULSES, REST, torch.zeros(2))
+    found = find_attractors(two_bits(), PULSES, REST, torch.zeros(2))
     assert len(found.states) == 0
     assert not found.is_complete
 
 
 def test_no_more_states_than_asked_for() -> None:
-    found = extract_automaton(two_bits(), PULSES, REST, torch.tensor([0.5, -0.5]), most=2)
+    found = find_attractors(two_bits(), PULSES, REST, torch.tensor([0.5, -0.5]), most=2)
     assert found.after.shape == (2, 5)
     assert not found.is_complete
 
 
 def test_attractors_are_linked_to_the_states_of_a_machine() -> None:
-    found = extract_automaton(two_bits(), PULSES, REST, torch.tensor([0.5, -0.5]))
+    found = find_attractors(two_bits(), PULSES, REST, torch.tensor([0.5, -0.5]))
     names = ("none", "a+", "a-", "b+", "b-")
     first = Moore(names, ((0, 0, 1, 0, 0), (1, 0, 1, 1, 1)), ("+", "−"))  # what the first bit is, whatever the second
     linked = link_attractors(found, first)

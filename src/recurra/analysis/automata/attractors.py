@@ -124,7 +124,7 @@ def rest(
 
 
 @torch.no_grad()
-def extract_automaton(
+def find_attractors(
     F: StepMap,
     triggers: Float[Tensor, "K D"],
     resting: Float[Tensor, " D"],
@@ -136,7 +136,7 @@ def extract_automaton(
     """Every state that triggers lead to from `start`, with a rest of up to `steps` after each; no more than `most` states.
 
     ```python
-    machine = extract_automaton(F, triggers, resting, start)
+    machine = find_attractors(F, triggers, resting, start)
     machine.after[0, 2]         # where the third trigger leads from the first state
     ```
     """

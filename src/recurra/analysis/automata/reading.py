@@ -32,7 +32,7 @@ class Reading:
 
     def __init__(
         self,
-        layer: Recurrent,
+        layer: Recurrent | None,
         x: Float[Tensor, "K D"],
         readout: Callable[[Tensor], Tensor],
         symbols: Sequence[str],
@@ -53,9 +53,11 @@ class Reading:
         self.predicts_next = predicts_next or draw is None
         self.draw = draw or self.sample
         self.draw_test = draw_test or self.draw
-        self.layer, self.F = layer, StepMap(layer, x.dtype)
         self.predicts_first = len(opening) > 0
-        s = self.F.pack(layer.initial_state(1)).detach()
+        if layer is None:  # whoever derives from this has a step of its own
+            return
+        self.layer, self.F = layer, StepMap(layer, x.dtype)
+        s = self.F.start[None]
         for symbol in opening:
             s = self.step(s, torch.tensor([symbol]))
         self.start = s[0]
@@ -65,9 +67,13 @@ class Reading:
         """The state after one more symbol."""
         return self.F(s, self.x[symbol])
 
+    def outputs(self, s: Float[Tensor, "N S"]) -> Float[Tensor, "N H"]:
+        """What the readout reads in each state."""
+        return self.F.outputs(s)
+
     @torch.no_grad()
     def scores(self, s: Float[Tensor, "N S"]) -> Float[Tensor, "N C"]:
-        scores: Tensor = self.readout(self.F.outputs(s))
+        scores: Tensor = self.readout(self.outputs(s))
         return scores[..., : len(self.classes)]
 
     def predict(self, s: Float[Tensor, "N S"]) -> Int[Tensor, " N"]:

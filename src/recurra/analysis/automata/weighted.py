@@ -288,7 +288,7 @@ def _clusters(
     """States of the network as at most `size` states, the first of every string as 0, without those that nothing visits."""
     first = 0 if reading.predicts_first else 1
     cluster = torch.zeros(inside.shape, dtype=torch.int64)
-    cluster[inside] = first + k_means(reading.F.outputs(visited[inside]), size - first, seed)
+    cluster[inside] = first + k_means(reading.outputs(visited[inside]), size - first, seed)
     visits = torch.bincount(cluster[inside], minlength=size)
     visits[cluster[0, 0]] = len(inside) * inside.shape[1] + 1  # it comes first; then those that are visited most
     order = visits.argsort(descending=True, stable=True)
