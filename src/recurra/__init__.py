@@ -7,10 +7,9 @@ run = rc.fit(model, batches, loss=loss, steps=2000)                      your ow
 trace = rc.Recurrent("gru", 64, 256)(x, lengths=lengths)                 only the layer, in your own loop
 """
 
-__version__ = "0.1.0"
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from recurra import analysis, data, lecture, metrics, models, plots, training
-from recurra.analysis import extract_automaton, find_fixed_points, find_units, gradient_flow, lyapunov, vector_field
 from recurra.cells.catalogue import CATALOGUE, find_cell
 from recurra.cells.graph import Graph
 from recurra.cells.notation import Cell, ago, cell, norm
@@ -43,12 +42,48 @@ from recurra.layers.initial import spectral_radius
 from recurra.layers.recurrent import Recurrent
 from recurra.layers.stepper import Stepper
 from recurra.layers.tree import Tree
-from recurra.tasks.catalogue import RECIPES
-from recurra.tasks.fit import fit
-from recurra.tasks.run import Run
-from recurra.tasks.train import open_run as open
-from recurra.tasks.train import runs, train
 from recurra.types import State, Trace
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from recurra import analysis, data, lecture, metrics, models, plots, training
+    from recurra.analysis import (
+        extract_automaton,
+        find_fixed_points,
+        find_units,
+        gradient_flow,
+        lyapunov,
+        vector_field,
+    )
+    from recurra.tasks.catalogue import RECIPES
+    from recurra.tasks.fit import fit
+    from recurra.tasks.run import Run
+    from recurra.tasks.train import open, runs, train
+
+_ROOMS = ("analysis", "data", "lecture", "metrics", "models", "plots", "runs", "training")
+_LATER = {
+    **dict.fromkeys(("extract_automaton", "find_fixed_points", "find_units"), "analysis"),
+    **dict.fromkeys(("gradient_flow", "lyapunov", "vector_field"), "analysis"),
+    **dict.fromkeys(("open", "train"), "tasks.train"),
+    "RECIPES": "tasks.catalogue",
+    "Run": "tasks.run",
+    "fit": "tasks.fit",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Rooms, and names that stand on them, are imported when they are first used: `import recurra` costs little beside torch."""
+    if name in _ROOMS:
+        return import_module(f"recurra.{name}")
+    if name in _LATER:
+        return getattr(import_module(f"recurra.{_LATER[name]}"), name)
+    raise AttributeError(f"module 'recurra' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 __all__ = [
     "CATALOGUE",

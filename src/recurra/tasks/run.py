@@ -7,6 +7,7 @@ import inspect
 import json
 import math
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -15,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from recurra.analysis.automata.attractors import Automaton
@@ -133,11 +135,15 @@ class Run:
         path, k = None if out is None else Path(out), 1
         while path is None or (out is None and path.exists()):
             path, k = Path("runs") / f"{task.settings.name}-{k}", k + 1
-        settings = task.settings
-        if task.staged is not None:
-            inside = replace(settings.data, path=f"{INSIDE}{task.staged.name}")
-            settings = replace(settings, data=inside)
-        return cls(RunFolder.create(path, to_dict(settings), task.vocabulary, data=task.staged), task)
+        settings, staged = task.settings, task.staged
+        if staged is None:
+            return cls(RunFolder.create(path, to_dict(settings), task.vocabulary), task)
+        inside = replace(settings, data=replace(settings.data, path=f"{INSIDE}{staged.name}"))
+        run = cls(RunFolder.create(path, to_dict(inside), task.vocabulary, data=staged), task)
+        task.settings = replace(settings, data=replace(settings.data, path=str(path / staged.name)))
+        task.staged = None
+        shutil.rmtree(staged.parent, ignore_errors=True)
+        return run
 
     def resume(self, **options: Any) -> Run:
         """Go on with training from the last checkpoint, to the same numbers as if it had never stopped; options as for
@@ -169,7 +175,10 @@ class Run:
 
     def predict(self, data: Any = None) -> Predictions:
         """Labels of sequences, or what follows in each case of a log: of `data`, or of the run's own test part."""
-        return self._can(can.Predicts, "predict").predict(self._trained_model, self._data(data))
+        task = self._can(can.Predicts, "predict")
+        if self.task.data_kind == "labelled" and isinstance(data, list | np.ndarray | torch.Tensor):
+            data = (data, None)  # sequences without labels
+        return task.predict(self._trained_model, self._data(data))
 
     def generate(
         self,

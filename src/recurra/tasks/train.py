@@ -103,3 +103,7 @@ def runs(folder: PathLike = "runs") -> list[Run]:
             f"{folder} is {found}; a folder with runs is asked for. Name one, or train first: recurra train."
         )
     return [Run(each) for each in list_runs(folder)]
+
+
+open = open_run
+"""`rc.open`."""
