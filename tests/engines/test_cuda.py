@@ -11,9 +11,8 @@ import torch
 from recurra import CATALOGUE, Learned, Recurrent, cell, exp, sqrt, tanh, where
 from recurra.cells.notation import Cell
 from recurra.engines.choose import ENGINES
-from recurra.engines.fused import gpu, nvrtc, on_chip
+from recurra.engines.fused import budget, gpu, nvrtc
 from recurra.engines.fused.build import find_compiler
-from recurra.engines.fused.fold import fold
 from recurra.engines.fused.programs import Tiles
 from recurra.engines.fused.stages import plan
 from recurra.engines.fused.tiles import choose_tiles
@@ -27,7 +26,7 @@ SOME = CELLS | {each.name: each for each in (echo, tower, crossed, mixer, counte
 
 
 def is_native(cell: Cell) -> bool:
-    made = plan(fold(cell.graph).graph)
+    made = plan(cell.graph)
     return bool(made.groups) and made.forward.means == made.backward.means == 0
 
 
@@ -131,8 +130,8 @@ def small(itemsize: int = 4) -> Tiles:
 
 
 def test_rows_in_several_pieces_and_a_late_first_look(simulate, monkeypatch):
-    monkeypatch.setattr(on_chip, "REGISTERS", 1)
-    monkeypatch.setattr(on_chip, "patience", lambda *asked: 200)
+    monkeypatch.setattr(budget, "REGISTERS", 1)
+    monkeypatch.setattr(budget, "patience", lambda *asked: 200)
     for lanes in (16, 32):
         tiles = Tiles(56, lanes, 16, warps=1, native=True, itemsize=4)
         agree(CELLS["elman"], simulate(tiles, dtype=torch.float32), 56, 3, torch.float32, 1e-4)
@@ -233,7 +232,7 @@ def test_programs_fit_the_device():
                     ):
                         assert tiles.native
                         assert tiles.programs <= 132
-                        assert on_chip.shared_bytes(program, tiles) <= 227 * 1024
+                        assert budget.shared_bytes(program, tiles) <= 227 * 1024
 
 
 def test_rows_that_are_no_whole_words_are_left_to_triton():

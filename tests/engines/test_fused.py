@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from recurra import CATALOGUE, EngineError, Recurrent, cell, sigmoid, tanh
-from recurra.engines.fused.fold import fold
 from recurra.engines.fused.kernels import source_of
 from recurra.engines.fused.memory import Buffer
+from recurra.engines.fused.stages import plan
 from tests.engines.fused_helpers import MIXTURES, assert_near, check_against_eager, everything, problem, tame_layer
 from tests.helpers import CELLS, D, flatten
 
@@ -387,7 +387,7 @@ def test_the_source_is_the_same_each_time_and_shows_the_equations(name):
     assert source_of(graph) == text
     lines = [line.removeprefix("//").strip() for line in text.splitlines() if line.startswith("//")]
     assert name in lines[0]
-    for equation in fold(graph).graph.equations():
+    for equation in plan(graph).graph.equations():
         assert equation in lines
 
 

@@ -50,6 +50,10 @@ class _Products:
 class Eager:
     name = "eager"
 
+    def priority(self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> int:
+        """Last: it runs everything, and nothing runs slower."""
+        return 0
+
     def supports(
         self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape, *, record: bool = False
     ) -> Evaluation:

@@ -1,6 +1,6 @@
 """A plan written in CUDA C++: one `forward` and one `backward` for the whole sequence, readable beside the equations.
 
-For cells whose weights fit into the registers of all programs together (`on_chip`): there a step is a matter of latency, and
+For cells whose weights fit into the registers of all programs together (`budget`): there a step is a matter of latency, and
 Triton has threads wait for others more often than the equations ask for. `steps.cuh` says how programs work together.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from recurra.cells.graph import Node
-from recurra.engines.fused import on_chip
+from recurra.engines.fused import budget
 from recurra.engines.fused.programs import Source, Tiles, exchanged_rows, inputs, state_argument
 from recurra.engines.fused.stages import Pass, Place, Plan, Product, Program
 from recurra.engines.fused.writer import ARITHMETIC, CPP_WORDS, Writer
@@ -164,9 +164,9 @@ class _Kernel(ABC):
 
     def at_once(self, product: Product) -> int:
         """Blocks of inputs that a warp reads before it multiplies; the next are then on their way."""
-        blocks = on_chip.blocks(product, self.tiles)
+        blocks = budget.blocks(product, self.tiles)
         wishes = (n for n in (blocks, 8, 4, 2) if n <= blocks)
-        fits = (n for n in wishes if on_chip.registers(self.program, self.tiles, product, n) <= on_chip.REGISTERS)
+        fits = (n for n in wishes if budget.registers(self.program, self.tiles, product, n) <= budget.REGISTERS)
         return next(fits, 1)
 
     def products(self) -> Iterable[Product]:
@@ -181,7 +181,7 @@ class _Kernel(ABC):
             lines.append("sync();")
         writer = _Writer(self, index)
         for product, at in zip(each.products, self.offsets(each), strict=True):
-            for part in range(on_chip.outputs(product)):
+            for part in range(budget.outputs(product)):
                 total = f"product_{product.number}.total(parts + {at}, {part}, p)"
                 writer.lines.append(f"const two tile_{product.number}_{part} = {total};")
         stores = sorted(each.stores, key=lambda store: self.awaited(store[1]))  # what others wait for first
@@ -198,7 +198,7 @@ class _Kernel(ABC):
 
     def offsets(self, each: Pass) -> list[int]:
         """Where the sums of each product begin."""
-        sizes = [on_chip.sums_of(product, self.tiles) for product in each.products]
+        sizes = [budget.sums_of(product, self.tiles) for product in each.products]
         return [sum(sizes[:k]) for k in range(len(sizes))]
 
     def step(self) -> list[str]:
@@ -248,13 +248,13 @@ class _Kernel(ABC):
             f"// {self.graph.name}, {self.name}, generated from its equations:",
             *(f"//     {line}" for line in self.graph.equations()),
             f"#define NUMBER {self.dtype}",
-            f"constexpr bool EXACT = {str(self.exact).lower()}, KEPT = {str(on_chip.keeps_parts(self.program, tiles)).lower()};",
+            f"constexpr bool EXACT = {str(self.exact).lower()}, KEPT = {str(budget.keeps_parts(self.program, tiles)).lower()};",
             f"#define PARAMETER {self.parameters}",
             f"constexpr int H = {tiles.H}, UNITS = {tiles.units}, LANES = {tiles.lanes}, WARPS = {tiles.warps};",
-            f"constexpr int PATIENCE = {on_chip.patience(self.program, tiles)};",
+            f"constexpr int PATIENCE = {budget.patience(self.program, tiles)};",
             '#include "steps.cuh"',
             "",
-            f"constexpr int PARTS = {on_chip.sums(self.program, tiles)};  // numbers of a step's sums in shared memory",
+            f"constexpr int PARTS = {budget.sums(self.program, tiles)};  // numbers of a step's sums in shared memory",
             "",
             f"KERNEL {self.name}({', '.join(f'{kind} {name}' for name, kind in self.types.items())}) {{",
         ]
@@ -281,7 +281,7 @@ class _Kernel(ABC):
         for product in self.products():
             back = "false" if product.nodes[0].kind == "product" else "true"
             lines.append(
-                f"Product<{inputs(product, self.tiles.H)}, {on_chip.outputs(product)}, {back}, {self.at_once(product)}> "
+                f"Product<{inputs(product, self.tiles.H)}, {budget.outputs(product)}, {back}, {self.at_once(product)}> "
                 f"product_{product.number};"
             )
             lines.append(f"product_{product.number}.load(weights_{product.number}, T);")

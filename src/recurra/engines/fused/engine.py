@@ -12,16 +12,23 @@ from torch import Tensor
 from recurra.cells.notation import Cell
 from recurra.engines.fused import gpu
 from recurra.engines.fused.build import find_compiler
-from recurra.engines.fused.fold import fold
 from recurra.engines.fused.kernels import REALS, Kernel, kernel, rows
 from recurra.engines.fused.memory import Buffer
 from recurra.engines.fused.sequence import arriving_gradients, as_run, whole_masks, with_contiguous_rows
+from recurra.engines.fused.stages import plan
+from recurra.engines.fused.tiles import is_small
 from recurra.engines.protocol import YES, Evaluation, Run, Weights, no
 from recurra.types import Float, Int, Shape
 
 
 class Fused:
     name = "fused"
+
+    def priority(self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> int:
+        """Before torch's own kernels (20), except on a GPU where those are faster: for large networks and batches."""
+        if device.type != "cuda" or is_small(plan(cell.graph), shape.B, shape.H, dtype.itemsize, device):
+            return 30
+        return 10
 
     def supports(
         self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape, *, record: bool = False
@@ -46,16 +53,15 @@ class Fused:
         *,
         record: bool = False,
     ) -> Run:
-        folded = fold(cell.graph)
-        graph = folded.graph
+        folded = plan(cell.graph).folded
         if folded.made:
             weights = replace(weights, units=folded.units(weights.units))
         if x.is_cuda:
-            return gpu.run(graph, weights, x, initial, lengths, record=record)
+            return gpu.run(plan(cell.graph), weights, x, initial, lengths, record=record)
         # copies: the kernel reads neighbours in memory, and the caller may change his before the backward run
         kept = None if lengths is None else lengths.clone(memory_format=torch.contiguous_format)
         masks = whole_masks(weights, initial[0].shape[-1]) if weights.noise else {}
-        task = _Task(kernel(graph, weights.W.dtype), tuple(weights.units), masks, kept, record)
+        task = _Task(kernel(cell.graph, weights.W.dtype), tuple(weights.units), masks, kept, record)
         if x.dtype != weights.W.dtype:  # under autocast
             x = x.to(weights.W.dtype)
         results = _Sequence.apply(  # type: ignore[no-untyped-call]

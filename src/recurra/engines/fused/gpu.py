@@ -17,12 +17,12 @@ from torch import Tensor
 from recurra.cells.graph import Graph, block
 from recurra.cells.notation import Cell
 from recurra.engines.eager import last_values
-from recurra.engines.fused import cuda, nvrtc, on_chip, triton
+from recurra.engines.fused import budget, cuda, nvrtc, triton
 from recurra.engines.fused.build import cache_folder, write_whole
-from recurra.engines.fused.fold import fold
 from recurra.engines.fused.programs import Source, Tiles, awaited_states, exchanged_rows, state_argument
 from recurra.engines.fused.sequence import arriving_gradients, as_run, whole_masks
-from recurra.engines.fused.stages import Plan, plan
+from recurra.engines.fused.stages import Plan
+from recurra.engines.fused.stages import plan as make_plan
 from recurra.engines.fused.tiles import choose_tiles, choose_triton, in_words, lanes_at_once, multiprocessors
 from recurra.engines.fused.triton import TYPES, padded
 from recurra.engines.protocol import Evaluation, Run, Weights, no
@@ -40,17 +40,13 @@ _BITS = {torch.bfloat16: torch.uint16, torch.float16: torch.uint16, torch.float3
 class Task:
     """What a run has besides tensors with gradients."""
 
-    graph: Graph
+    plan: Plan
     units: tuple[str, ...]
     masks: dict[str, Tensor]
     lengths: Tensor | None
     record: bool
     dtype: torch.dtype
     tiles: tuple[Tiles, Tiles]  # forward and backward
-
-    @property
-    def plan(self) -> Plan:
-        return plan(self.graph)
 
     def common(self, T: int, B: int) -> dict[str, Any]:
         return {"T": T, "B": B, "nought": 0, "lengths": self.lengths, **_mask_arguments(self.masks)}
@@ -76,11 +72,11 @@ def supports(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape)
         return no(f"its GPU kernels look back at most {DEEPEST} steps; {cell.name} looks back {deepest}")
     if 64 * multiprocessors(device) < shape.H:
         return no(f"its GPU kernels take at most {64 * multiprocessors(device)} units here")
-    return Evaluation(True, how=in_words(plan(cell.graph), shape.B, shape.H, dtype.itemsize, device))
+    return Evaluation(True, how=in_words(make_plan(cell.graph), shape.B, shape.H, dtype.itemsize, device))
 
 
 def run(
-    graph: Graph,
+    plan: Plan,
     weights: Weights,
     x: Float[Tensor, "T B D"],
     initial: tuple[Float[Tensor, "_K B H"], ...],
@@ -91,13 +87,13 @@ def run(
     """Under autocast sequences are stored in its dtype, otherwise in that of the weights."""
     autocast = torch.is_autocast_enabled("cuda")
     dtype = torch.get_autocast_dtype("cuda") if autocast else weights.W.dtype
-    tiles = choose_tiles(plan(graph), x.shape[1], initial[0].shape[-1], dtype.itemsize, x.device)
+    tiles = choose_tiles(plan, x.shape[1], initial[0].shape[-1], dtype.itemsize, x.device)
     with torch.autocast("cuda", enabled=False) if autocast else nullcontext():
-        return run_cut(graph, weights, x, initial, lengths, record=record, dtype=dtype, tiles=tiles)
+        return run_cut(plan, weights, x, initial, lengths, record=record, dtype=dtype, tiles=tiles)
 
 
 def run_cut(
-    graph: Graph,
+    plan: Plan,
     weights: Weights,
     x: Float[Tensor, "T B D"],
     initial: tuple[Float[Tensor, "_K B H"], ...],
@@ -116,7 +112,7 @@ def run_cut(
     names, common = tuple(weights.units), (weights.W, weights.b, weights.U, *weights.units.values())
 
     def piece(x: Tensor, initial: Iterable[Tensor], ends: Tensor | None, masks: dict[str, Tensor]) -> Any:
-        task = Task(graph, names, masks, ends, record, dtype, tiles)
+        task = Task(plan, names, masks, ends, record, dtype, tiles)
         return Sequence.apply(task, x, *common, *initial)  # type: ignore[no-untyped-call]
 
     if most >= B:
@@ -148,20 +144,20 @@ def load(source: str, function: str) -> Any:
 
 
 @lru_cache(maxsize=512)
-def emitted(graph: Graph, function: str, tiles: Tiles, dtype: str, parameters: str, precision: str) -> Source:
+def emitted(plan: Plan, function: str, tiles: Tiles, dtype: str, parameters: str, precision: str) -> Source:
     """For sequences in `dtype` and biases and per-unit parameters in `parameters`; `precision` is that of float32 products."""
     if tiles.native:
         write = cuda.emit_forward if function == "forward" else cuda.emit_backward
-        return write(plan(graph), tiles, dtype, parameters, exact=precision != "tf32")
+        return write(plan, tiles, dtype, parameters, exact=precision != "tf32")
     in_triton = triton.emit_forward if function == "forward" else triton.emit_backward
-    return in_triton(plan(graph), tiles, dtype, precision)
+    return in_triton(plan, tiles, dtype, precision)
 
 
 def call(task: Task, function: str, tiles: Tiles, arguments: dict[str, Any]) -> None:
     precision = "ieee"
     if task.dtype == torch.float32:  # three products in tf32 make one that is as exact as float32
         precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "tf32x3"
-    source = emitted(task.graph, function, tiles, STORED[task.dtype], STORED[arguments["bias"].dtype], precision)
+    source = emitted(task.plan, function, tiles, STORED[task.dtype], STORED[arguments["bias"].dtype], precision)
     device = arguments["tape"].device
     elsewhere = device.type == "cuda" and device.index != torch.cuda.current_device()
     with torch.cuda.device(device) if elsewhere else nullcontext():  # kernels are launched on the current one
@@ -173,7 +169,7 @@ def _launch(task: Task, function: str, tiles: Tiles, source: Source, arguments: 
     values = [arguments[name] for name in source.arguments]
     if tiles.native:
         program = task.plan.forward if function == "forward" else task.plan.backward
-        shared = on_chip.shared_bytes(program, tiles)
+        shared = budget.shared_bytes(program, tiles)
         kernel = nvrtc.kernel(source.text, function, tiles.warps, shared, arguments["tape"].get_device())
         kernel(*grid, [value.data_ptr() if isinstance(value, Tensor) else value or 0 for value in values])
         return
@@ -211,7 +207,7 @@ class Sequence(torch.autograd.Function):
         x, W, b, U, *rest = tensors
         units = [aligned(each.float()) for each in rest[: len(task.units)]]  # what is folded would not survive 16 bits
         initial = rest[len(task.units) :]
-        made, graph = task.plan, task.graph
+        made, graph = task.plan, task.plan.graph
         (T, B, D), H, G = x.shape, U.shape[1], len(graph.drives)
         tiles, _ = task.tiles
 
@@ -255,7 +251,7 @@ class Sequence(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         task: Task = ctx.task
         T, B, H = ctx.sizes
-        made, graph = task.plan, task.graph
+        made, graph = task.plan, task.plan.graph
         x, W, b, U, tape, *rest = ctx.saved_tensors
         units, states = rest[: len(task.units)], rest[len(task.units) :]
         S, device = len(states), x.device
@@ -358,12 +354,12 @@ def _recurrent_gradient(
 
 def source_of(graph: Graph, language: str, B: int = 16, H: int = 256) -> str:
     """The generated Triton or CUDA C++ of a cell in bfloat16, forward and backward, as it is compiled for this size."""
-    graph = fold(graph).graph
+    made = make_plan(graph)
     choose = choose_tiles if language == "cuda" else choose_triton
-    cut = choose(plan(graph), B, H, 2, torch.device("cpu"))
+    cut = choose(made, B, H, 2, torch.device("cpu"))
     if language == "cuda" and not all(tiles.native for tiles in cut):
         raise EngineError(
             f"{graph.name} has no products, or means, or too many weights, and is written in Triton. Ask for --source triton."
         )
     functions = zip(("forward", "backward"), cut, strict=True)
-    return "\n\n".join(emitted(graph, name, tiles, "bfloat16", "bfloat16", "ieee").text for name, tiles in functions)
+    return "\n\n".join(emitted(made, name, tiles, "bfloat16", "bfloat16", "ieee").text for name, tiles in functions)

@@ -15,7 +15,6 @@ from recurra.cells.graph import Graph
 from recurra.engines.fused.build import build
 from recurra.engines.fused.cpp import emit
 from recurra.engines.fused.cpp_passes import Signature, state_field
-from recurra.engines.fused.fold import fold
 from recurra.engines.fused.stages import Plan, plan
 from recurra.types import Float
 
@@ -68,7 +67,9 @@ def kernel(graph: Graph, dtype: torch.dtype) -> Kernel:
         made,
         dtype,
         states,
-        tuple(f"d_{name}" for name in ("x", "W", "bias", "U", *(f"p_{name}" for name in graph.parameters), *states)),
+        tuple(
+            f"d_{name}" for name in ("x", "W", "bias", "U", *(f"p_{name}" for name in made.graph.parameters), *states)
+        ),
         Forward,
         Backward,
         _function(library.forward, [forward]),
@@ -93,4 +94,4 @@ def _function(function: Any, arguments: list[Any], result: Any = None) -> Any:
 
 def source_of(graph: Graph) -> str:
     """The generated C++ of a cell, as it is compiled."""
-    return emit(plan(fold(graph).graph)).text
+    return emit(plan(graph)).text

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from recurra.cells.graph import Graph, Group, Node, make, walk
-from recurra.engines.fused.adjoint import Adjoint, Lowered, derive, lower
+from recurra.engines.fused.adjoint import Lowered, derive, lower
+from recurra.engines.fused.constant_folding import Folded, fold_constants
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ def _computed(stores: Iterable[tuple[Node, Place]], read: Callable[[Node], Place
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Everything about a cell that the emitter and the engine need.
+    """Everything about a cell that the printers and the engine need; `graph` is the cell's after constant folding.
 
     - `slots`: the width of the tape in units of H, drives first.
     - `gradients`: the width of the gradient buffer; drives first, then what products need of their own.
@@ -195,8 +196,8 @@ class Plan:
     - `accumulated`: what the backward run sums over time and lanes: `("bias", drive)` and `("parameter", name)`.
     """
 
+    folded: Folded
     lowered: Lowered
-    adjoint: Adjoint
     forward: Program
     backward: Program
     slots: int
@@ -216,6 +217,9 @@ class Plan:
 
 @lru_cache(maxsize=256)
 def plan(graph: Graph) -> Plan:
+    """The plan of a cell's graph. Constants are folded here and nowhere else, so that every reader sees the same equations."""
+    folded = fold_constants(graph)
+    graph = folded.graph
     lowered = lower(graph)
     adjoint = derive(lowered)
     forward_groups = [(group.products, group.argument, None) for group in lowered.groups]
@@ -260,7 +264,7 @@ def plan(graph: Graph) -> Plan:
     ]
     backward = schedule(outputs, _given_backward(graph, lowered, tape), back_groups)
     return Plan(
-        lowered, adjoint, forward, backward, width, len(slots), tuple(places), tuple(arguments), tuple(accumulated)
+        folded, lowered, forward, backward, width, len(slots), tuple(places), tuple(arguments), tuple(accumulated)
     )
 
 

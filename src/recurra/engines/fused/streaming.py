@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from recurra.cells.notation import Cell
-from recurra.engines.fused.fold import fold
 from recurra.engines.fused.kernels import kernel, rows
 from recurra.engines.fused.sequence import whole_masks
 from recurra.engines.protocol import Weights
@@ -22,8 +21,7 @@ class Stream:
     """The state lives in this object's memory between calls; `state` reads and sets it."""
 
     def __init__(self, cell: Cell, weights: Weights, lanes: int):
-        folded, dtype = fold(cell.graph), weights.W.dtype
-        graph = folded.graph
+        graph, dtype = cell.graph, weights.W.dtype
         made = kernel(graph, dtype)
         W, b, U = weights.W.contiguous(), weights.b.contiguous(), weights.U.contiguous()
         D, H = W.shape[1], U.shape[1]
@@ -35,7 +33,7 @@ class Stream:
         arguments.bias = b.data_ptr()
         for name, state in zip(made.states, self._states, strict=True):
             setattr(arguments, name, state.data_ptr())
-        units = {name: value.contiguous() for name, value in folded.units(weights.units).items()}
+        units = {name: value.contiguous() for name, value in made.plan.folded.units(weights.units).items()}
         for name, value in units.items():
             setattr(arguments, f"p_{name}", value.data_ptr())
         masks = whole_masks(weights, H)

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import torch
 
-from recurra.engines.fused import nvrtc, on_chip
+from recurra.engines.fused import budget, nvrtc
 from recurra.engines.fused.programs import Tiles
 from recurra.engines.fused.stages import Plan, Program
 from recurra.engines.fused.triton import IN_REGISTERS, padded
@@ -69,7 +69,7 @@ def _choose_native(program: Program, B: int, H: int, itemsize: int, sms: int, sh
             lanes = _lanes(B, programs, sms, most)
             for buffers in (2, 1):
                 tiles = Tiles(H, lanes, units, warps=warps, native=True, itemsize=itemsize, buffers=buffers)
-                if programs <= sms and on_chip.can_run(program, tiles, shared):
+                if programs <= sms and budget.can_run(program, tiles, shared):
                     return tiles
     return None
 
