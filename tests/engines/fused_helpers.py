@@ -27,7 +27,7 @@ from recurra import (
     where,
 )
 from recurra.engines.fused import gpu
-from recurra.engines.fused.programs import Tiles
+from recurra.engines.fused.gpu_kernel import Tiles
 from recurra.engines.fused.stages import plan
 from recurra.engines.protocol import YES, Evaluation, Run, Weights
 from tests.helpers import flatten, random_state

@@ -13,7 +13,7 @@ from recurra.cells.notation import Cell
 from recurra.engines.choose import ENGINES
 from recurra.engines.fused import budget, gpu, nvrtc
 from recurra.engines.fused.build import find_compiler
-from recurra.engines.fused.programs import Tiles
+from recurra.engines.fused.gpu_kernel import Tiles
 from recurra.engines.fused.stages import plan
 from recurra.engines.fused.tiles import choose_tiles
 from recurra.errors import EngineError

@@ -13,10 +13,10 @@ if not torch.cuda.is_available():
 from recurra import CATALOGUE, Recurrent, cell, sqrt, tanh
 from recurra.engines.choose import ENGINES, Choice, choose, order
 from recurra.engines.fused import gpu
-from recurra.engines.fused.programs import Tiles
+from recurra.engines.fused.gpu_kernel import Tiles
 from recurra.engines.fused.stages import plan
 from recurra.engines.fused.tiles import choose_tiles, choose_triton, in_words, lanes_at_once
-from recurra.engines.fused.triton import emit_backward, emit_forward
+from recurra.engines.fused.triton import emit
 from recurra.engines.protocol import Evaluation
 from recurra.types import Shape
 from tests.engines.fused_helpers import Cut, banded, crossed, echo, tower
@@ -86,8 +86,8 @@ def test_the_source_is_python_and_names_every_argument_once(name):
     graph = CELLS[name].graph
     for units, batch in ((7, 3), (64, 16), (200, 40)):
         cut = choose_triton(plan(graph), batch, units, 2, HERE)
-        for emit, tiles in zip((emit_forward, emit_backward), cut, strict=True):
-            source = emit(plan(graph), tiles, "bfloat16", "ieee")
+        for forward, tiles in zip((True, False), cut, strict=True):
+            source = emit(plan(graph), tiles, "bfloat16", "ieee", forward=forward)
             ast.parse(source.text)
             assert len(set(source.arguments)) == len(source.arguments)
 

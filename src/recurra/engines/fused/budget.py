@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from recurra.engines.fused.programs import Tiles, inputs
-from recurra.engines.fused.stages import Product, Program
+from recurra.engines.fused.gpu_kernel import Tiles
+from recurra.engines.fused.stages import Product, Step
 
 REGISTERS = 208
 """Of a thread, for weights, rows and sums; the rest, of 255, is for the equations of one pair of units."""
 
 
-def can_run(program: Program, tiles: Tiles, shared: int) -> bool:
+def can_run(step: Step, tiles: Tiles, shared: int) -> bool:
     """Whether kernels can be cut so: products, no means, rows of whole words of 16 bytes, two pairs of units for a thread or one,
     everything on chip, where a program has `shared` bytes of shared memory."""
-    if program.means or tiles.H * tiles.itemsize % 16 or _pairs(tiles) > 2:
+    if step.means or tiles.H * tiles.itemsize % 16 or _pairs(tiles) > 2:
         return False
-    fits = [registers(program, tiles, product, 1) <= REGISTERS for product in _products(program)]
-    return bool(fits) and all(fits) and shared_bytes(program, tiles) <= shared
+    fits = [registers(step, tiles, product, 1) <= REGISTERS for product in step.products]
+    return bool(fits) and all(fits) and shared_bytes(step, tiles) <= shared
 
 
 # -- products ----------------------------------------------------------------------------------------------------------
 
 
-def _products(program: Program) -> Iterator[Product]:
-    return (product for each in program.passes for product in each.products)
-
-
 def outputs(product: Product) -> int:
     """For each unit."""
-    return len(product.nodes) if product.nodes[0].kind == "product" else 1
+    return 1 if product.is_transposed else len(product.nodes)
 
 
 def blocks(product: Product, tiles: Tiles) -> int:
     """Of 64 bytes of inputs, that a warp takes."""
-    return -(-inputs(product, tiles.H) * tiles.itemsize // (64 * tiles.warps))
+    return -(-product.inputs(tiles.H) * tiles.itemsize // (64 * tiles.warps))
 
 
 # -- shared memory -----------------------------------------------------------------------------------------------------
@@ -46,33 +40,33 @@ def sums_of(product: Product, tiles: Tiles) -> int:
     return width * tiles.warps * tiles.lanes
 
 
-def sums(program: Program, tiles: Tiles) -> int:
+def sums(step: Step, tiles: Tiles) -> int:
     """Of one pass, at most."""
-    return max(sum(sums_of(product, tiles) for product in each.products) for each in program.passes)
+    return max(sum(sums_of(product, tiles) for product in each.products) for each in step.passes)
 
 
-def shared_bytes(program: Program, tiles: Tiles) -> int:
+def shared_bytes(step: Step, tiles: Tiles) -> int:
     """Also enough for the last sums over lanes, of two numbers for each thread."""
-    return 4 * max(tiles.buffers * sums(program, tiles), 2 * 32 * tiles.warps)
+    return 4 * max(tiles.buffers * sums(step, tiles), 2 * 32 * tiles.warps)
 
 
 # -- registers of a thread ---------------------------------------------------------------------------------------------
 
 
-def weights(program: Program, tiles: Tiles) -> int:
-    return sum(4 * blocks(product, tiles) * (outputs(product) * tiles.units // 8) for product in _products(program))
+def weights(step: Step, tiles: Tiles) -> int:
+    return sum(4 * blocks(product, tiles) * (outputs(product) * tiles.units // 8) for product in step.products)
 
 
-def keeps_parts(program: Program, tiles: Tiles) -> bool:
+def keeps_parts(step: Step, tiles: Tiles) -> bool:
     """Whether a thread keeps the two parts into which float32 weights are cut for exact products."""
-    return tiles.itemsize == 4 and 2 * weights(program, tiles) <= 128
+    return tiles.itemsize == 4 and 2 * weights(step, tiles) <= 128
 
 
-def registers(program: Program, tiles: Tiles, product: Product, at_once: int) -> int:
+def registers(step: Step, tiles: Tiles, product: Product, at_once: int) -> int:
     """What a thread needs if it reads so many blocks of a product's inputs at once, and with few lanes the next ahead of time."""
     ahead = at_once < blocks(product, tiles) and tiles.lanes == 16
     rows, sums = 8 * at_once * (2 if ahead else 1), outputs(product) * tiles.units // 2
-    held = weights(program, tiles) * (2 if keeps_parts(program, tiles) else 1)
+    held = weights(step, tiles) * (2 if keeps_parts(step, tiles) else 1)
     cut = 8 if tiles.itemsize == 4 else 0  # numbers of a row, in two parts
     return held + rows + sums + cut + 16 * (_pairs(tiles) - 1)
 
@@ -85,8 +79,8 @@ def _pairs(tiles: Tiles) -> int:
 # -- time --------------------------------------------------------------------------------------------------------------
 
 
-def patience(program: Program, tiles: Tiles) -> int:
+def patience(step: Step, tiles: Tiles) -> int:
     """Cycles before the first look at a row. Found on an H200: where all programs of a group read much in a step, those that
     look too early are in the way of those that store."""
-    longest = max(inputs(product, tiles.H) for product in _products(program))
+    longest = max(product.inputs(tiles.H) for product in step.products)
     return 200 if tiles.programs * tiles.lanes * longest * tiles.itemsize > 256 * 1024 else 0

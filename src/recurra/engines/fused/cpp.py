@@ -40,7 +40,7 @@ class _Forward(Emitter):
 
     def __init__(self, plan: Plan):
         super().__init__(plan)
-        self.program = plan.forward
+        self.step = plan.forward
         for state in self.graph.states:
             name = state_field(state.name)
             self.signature.add("Rows", f"{name}_first", f"[{state.depth}, B, H]: the values before the first step")
@@ -67,25 +67,23 @@ class _Forward(Emitter):
             "struct ForwardStep {",
             *(f"    {row}" for row in step),
             "};",
-            *(line for k, each in enumerate(self.program.passes) for line in (
-                *self.pass_function(k, each), *self.idle_function(k, each, ("next",))
-            )),
+            *self.pass_functions(("next",)),
             "static inline long forward_workspace(long lanes, long H) {",
-            f"    return round_up(lanes * {self.program.rows} * H, V) + round_up(lanes * {self.program.means}, V) + V;",
+            f"    return round_up(lanes * {self.step.rows} * H, V) + round_up(lanes * {self.step.means}, V) + V;",
             "}",
             "static void forward_steps(const Forward& a, long thread, long first, long last) {",
             "    ForwardStep s;",
             "    s.first = first, s.lanes = last - first;",
             "    s.rows = a.workspace + thread * forward_workspace((a.B + a.workers - 1) / a.workers + 1, a.H);",
-            f"    s.means = s.rows + round_up(s.lanes * {self.program.rows} * a.H, V);",
+            f"    s.means = s.rows + round_up(s.lanes * {self.step.rows} * a.H, V);",
             "    for (long t = 0; t < a.T; ++t) {",
             *(f"        {row}" for row in moves),
-            *(line for k, each in enumerate(self.program.passes) for line in self.pass_loop(k, each)),
+            *(line for k, each in enumerate(self.step.passes) for line in self.pass_loop(k, each)),
             "    }",
             "}",
             *self.whole(),
             *self.stream(),
-        ]  # fmt: skip
+        ]
 
     def whole(self) -> list[str]:
         """The memory of a run, and all of it: drives, first values, steps, final values."""
@@ -176,7 +174,7 @@ class _Backward(Emitter):
 
     def __init__(self, plan: Plan):
         super().__init__(plan)
-        self.program = plan.backward
+        self.step = plan.backward
         for state in self.graph.states:
             name = state_field(state.name)
             self.signature.add("Rows", f"{name}_arriving", "[T, B, H]: ∂L of each step's value; null: none")
@@ -213,7 +211,7 @@ class _Backward(Emitter):
             f"s.gradient = a.gradient + t * a.B * {self.plan.gradients} * a.H;",
         ]
         carry, into, out = [], [], []
-        offset = f"round_up(s.lanes * {self.program.rows} * a.H, V) + round_up(s.lanes * {self.program.means}, V)"
+        offset = f"round_up(s.lanes * {self.step.rows} * a.H, V) + round_up(s.lanes * {self.step.means}, V)"
         rings = 0
         for state in states:
             name, K = state_field(state.name), state.depth
@@ -255,18 +253,16 @@ class _Backward(Emitter):
             "struct BackwardStep {",
             *(f"    {row}" for row in step),
             "};",
-            *(line for k, each in enumerate(self.program.passes) for line in (
-                *self.pass_function(k, each), *self.idle_function(k, each, ("gradient", "argument"))
-            )),
+            *self.pass_functions(("gradient", "argument")),
             "static inline long backward_workspace(long lanes, long H) {",
-            f"    return round_up(lanes * {self.program.rows} * H, V) + round_up(lanes * {self.program.means}, V)"
+            f"    return round_up(lanes * {self.step.rows} * H, V) + round_up(lanes * {self.step.means}, V)"
             f" + (lanes * {rings} + {len(self.plan.accumulated)}) * H + V;",
             "}",
             "static void backward_steps(const Backward& a, long thread, long first, long last) {",
             "    BackwardStep s;",
             "    s.first = first, s.lanes = last - first;",
             "    s.rows = a.workspace + thread * backward_workspace((a.B + a.workers - 1) / a.workers + 1, a.H);",
-            f"    s.means = s.rows + round_up(s.lanes * {self.program.rows} * a.H, V);",
+            f"    s.means = s.rows + round_up(s.lanes * {self.step.rows} * a.H, V);",
             f"    const long sums = {len(self.plan.accumulated)} * a.H, often = 512 / s.lanes + 1;",
             "    real* const totals = a.sums + thread * sums;",
             f"    s.sums = s.rows + {offset} + {rings} * s.lanes * a.H;",
@@ -280,7 +276,7 @@ class _Backward(Emitter):
             "    }",
             "    for (long t = a.T - 1; t >= 0; --t) {",
             *(f"        {row}" for row in moves),
-            *(line for k, each in enumerate(self.program.passes) for line in self.pass_loop(k, each)),
+            *(line for k, each in enumerate(self.step.passes) for line in self.pass_loop(k, each)),
             "        // a long sum of small numbers in one go would lose digits",
             "        if (t % often == 0)",
             "            for (long i = 0; i < sums; ++i) totals[i] += s.sums[i], s.sums[i] = 0;",
@@ -290,7 +286,7 @@ class _Backward(Emitter):
             "    }",
             "}",
             *self.whole(),
-        ]  # fmt: skip
+        ]
 
     def whole(self) -> list[str]:
         """The memory of a run, and all of it: steps, then the gradients of inputs, weights and parameters that are wanted."""
@@ -343,7 +339,7 @@ class _Backward(Emitter):
                 for k, name in enumerate(self.graph.parameters)
             ),
             "}",
-        ]  # fmt: skip
+        ]
 
     def gather_weights(self) -> list[str]:
         """∂L/∂W and ∂L/∂U: products over all of time, together where they are taken of the same adjoints."""

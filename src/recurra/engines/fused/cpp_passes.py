@@ -9,21 +9,35 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from recurra.cells.graph import Group, Node
-from recurra.engines.fused.stages import Pass, Place, Plan, Product, Program
-from recurra.engines.fused.writer import ARITHMETIC, CPP_WORDS, Writer, like_a_macro
+from recurra.engines.fused.stages import Pass, Place, Plan, Product, Step
+from recurra.engines.fused.statements import (
+    ARITHMETIC,
+    CPP_WORDS,
+    Language,
+    Let,
+    Printer,
+    Reduce,
+    Statement,
+    Store,
+    like_a_macro,
+    lower_step,
+)
 
-_FORMS = {
-    **ARITHMETIC,
-    "not": "(~{})",
-    "where": "select({}, {}, {})",
-    "abs": "absolute({})",
-}
-_RESERVED = CPP_WORDS | frozenset(
-    """
-    a s u t i j m lane at first last count full block vec mask real whole integer V T B H M N
-    all load store add sum select sign clamp power exp tanh sigmoid relu log log1p sqrt sin cos erf floor softplus
-    remainder minimum maximum absolute multiply pack reduce
-    """.split()  # noqa: SIM905
+CPP = Language(
+    forms={**ARITHMETIC, "not": "(~{})", "where": "select({}, {}, {})", "abs": "absolute({})"},
+    number="all(real({!r}))",
+    nan="all(std::numeric_limits<real>::quiet_NaN())",
+    infinity="all({}std::numeric_limits<real>::infinity())",
+    line="    const vec {} = {};",
+    condition="    const mask {} = {};",
+    reserved=CPP_WORDS
+    | set(
+        """
+        a s u t i j m lane at first last count full block vec mask real whole integer V T B H M N
+        all load store add sum select sign clamp power exp tanh sigmoid relu log log1p sqrt sin cos erf floor softplus
+        remainder minimum maximum absolute multiply pack reduce
+        """.split()  # noqa: SIM905
+    ),
 )
 
 
@@ -52,7 +66,8 @@ class Emitter:
     """What forward and backward have in common: passes, their loops, and the layout of a thread's workspace."""
 
     name: str
-    program: Program
+    struct: str
+    step: Step
 
     def __init__(self, plan: Plan):
         self.plan, self.graph = plan, plan.graph
@@ -97,7 +112,7 @@ class Emitter:
 
     def vectors(self) -> list[int]:
         """For each group how many vectors of units the pass takes at once that opens with it."""
-        found = {p.number: vectors(each.products) for each in self.program.passes for p in each.products}
+        found = {p.number: vectors(each.products) for each in self.step.passes for p in each.products}
         return [found.get(k, 1) for k in range(len(self.plan.groups))]
 
     def place_weights(self) -> list[str]:
@@ -152,28 +167,39 @@ class Emitter:
 
     # -- passes ------------------------------------------------------------------------------------------------------
 
-    def pass_function(self, index: int, each: Pass) -> list[str]:
-        """The elementwise program of one pass for one vector of units."""
+    def pass_function(self, index: int, each: Pass, statements: Iterable[Statement]) -> list[str]:
+        """The elementwise program of one pass for one vector of units. All is read before anything is stored: what the tape
+        keeps may take the place of a drive."""
         tiles = "".join(f", const vec* tile_{product.number}" for product in each.products)
         lines = [
             "template <bool full>",
             f"static inline void {self.name}_pass_{index}(const {self.struct}& a, const {self.struct}Step& s, long lane, long u, "
             f"int count{tiles}) {{",
         ]
-        writer = _Writer(self, index, each)
         stores = []
-        for node, place in each.stores:
-            value = writer.value(node)
-            stores.append(f"    {self.write(place, value)}")
-        return [*lines, *writer.lines, *stores, "}"]
+        printer = Printer(CPP, self.plan.lowered.names, lambda node, place: self.read(node, place, each.products))
+        for statement in statements:
+            match statement:
+                case Let():
+                    lines += printer.let(statement)
+                case Reduce(node, number):
+                    total = f"s.means[{number} * s.lanes + lane - s.first]"
+                    stores.append(f"    {total} += sum({printer.value(node)}, count);")
+                case Store(node, place):
+                    adds = place.kind == "parameter_gradient" or (
+                        place.kind == "carry" and place.number < self.graph.depth(place.name)
+                    )
+                    verb = "add" if adds else "store"
+                    stores.append(f"    {verb}<full>({self.address(place)}, {printer.value(node)}, count);")
+        return [*lines, *stores, "}"]
 
-    def write(self, place: Place, value: str) -> str:
-        if place.kind == "mean":
-            return f"s.means[{place.number} * s.lanes + lane - s.first] += sum({value}, count);"
-        adds = place.kind == "parameter_gradient" or (
-            place.kind == "carry" and place.number < self.graph.depth(place.name)
-        )
-        return f"{'add' if adds else 'store'}<full>({self.address(place)}, {value}, count);"
+    def pass_functions(self, zeroed: tuple[str, ...]) -> list[str]:
+        """Of all passes, each with what it does for a lane past its end: zeros where whole rows are read later."""
+        lowered = lower_step(self.step, self.plan.lowered.names.keys())
+        lines = []
+        for k, (each, statements) in enumerate(zip(self.step.passes, lowered.passes, strict=True)):
+            lines += [*self.pass_function(k, each, statements), *self.idle_function(k, each, zeroed)]
+        return lines
 
     def pass_loop(self, index: int, each: Pass) -> list[str]:
         """The loops around a pass, and the means that it opens and closes."""
@@ -219,12 +245,12 @@ class Emitter:
             f"                __builtin_prefetch(s.tape + ((at + i) * {self.plan.slots} + k) * a.H + first_unit, 1);",
         ]
         for product in each.products:
-            n = len(product.nodes) * q
+            n, depth = len(product.nodes) * q, f"{product.blocks} * a.H" if product.is_transposed else "a.H"
             rows, stride = self.rows(product.source)
             lines += [
                 f"        vec tile_{product.number}[lanes_at_once<{most}>() * {n}];",
-                f"        multiply_lanes<lanes_at_once<{most}>(), {n}>(m, {rows}, {stride}, {self.depth_of(product)},",
-                f"            a.weights_{product.number} + first_unit / V / {q} * {self.depth_of(product)} * {n} * V, "
+                f"        multiply_lanes<lanes_at_once<{most}>(), {n}>(m, {rows}, {stride}, {depth},",
+                f"            a.weights_{product.number} + first_unit / V / {q} * {depth} * {n} * V, "
                 f"tile_{product.number});",
             ]
         tiles = "".join(f", tile_{p.number} + i * {len(p.nodes) * q} + j" for p in each.products)
@@ -271,12 +297,6 @@ class Emitter:
                 return f"s.gradient + at * {stride} + {source.number} * a.H", stride
         raise AssertionError(source)
 
-    def depth_of(self, product: Product) -> str:
-        """How many inputs the product sums over."""
-        return "a.H" if product.nodes[0].kind == "product" else f"{product.blocks} * a.H"
-
-    struct: str
-
 
 _FIELDS = (
     *("T", "B", "D", "H", "x", "W", "U", "bias", "threads", "lengths", "memory"),
@@ -286,29 +306,5 @@ _FIELDS = (
 
 def state_field(name: str) -> str:
     """What a state is called in the structures: its name, unless another field, a macro (`NAN`) or C++ has it."""
-    plain = name.isalnum() and not like_a_macro(name) and name not in _RESERVED and name not in _FIELDS
+    plain = name.isalnum() and not like_a_macro(name) and name not in CPP.reserved and name not in _FIELDS
     return name if plain else f"state_{name}"
-
-
-class _Writer(Writer):
-    """Writes one pass in C++."""
-
-    forms = _FORMS
-
-    def __init__(self, emitter: Emitter, index: int, each: Pass):
-        super().__init__(emitter.plan.lowered.names, _RESERVED)
-        self.emitter, self.index, self.each = emitter, index, each
-        self.count(node for node, _ in each.stores)
-
-    def read(self, node: Node) -> str | None:
-        place = self.emitter.program.find(node, self.index)
-        return None if place is None else self.emitter.read(node, place, self.each.products)
-
-    def number(self, value: float) -> str:
-        if value != value or value in (float("inf"), float("-inf")):
-            limit = "quiet_NaN" if value != value else "infinity"
-            return f"all({'-' if value < 0 else ''}std::numeric_limits<real>::{limit}())"
-        return f"all(real({value!r}))"
-
-    def line(self, node: Node, name: str, text: str) -> str:
-        return f"    const {'mask' if node.is_condition else 'vec'} {name} = {text};"

@@ -19,7 +19,7 @@ from recurra.cells.notation import Cell
 from recurra.engines.eager import last_values
 from recurra.engines.fused import budget, cuda, nvrtc, triton
 from recurra.engines.fused.build import cache_folder, write_whole
-from recurra.engines.fused.programs import Source, Tiles, awaited_states, exchanged_rows, state_argument
+from recurra.engines.fused.gpu_kernel import Source, Tiles, awaited_states, exchanged_rows, state_argument
 from recurra.engines.fused.sequence import arriving_gradients, as_run, whole_masks
 from recurra.engines.fused.stages import Plan
 from recurra.engines.fused.stages import plan as make_plan
@@ -147,10 +147,8 @@ def load(source: str, function: str) -> Any:
 def emitted(plan: Plan, function: str, tiles: Tiles, dtype: str, parameters: str, precision: str) -> Source:
     """For sequences in `dtype` and biases and per-unit parameters in `parameters`; `precision` is that of float32 products."""
     if tiles.native:
-        write = cuda.emit_forward if function == "forward" else cuda.emit_backward
-        return write(plan, tiles, dtype, parameters, exact=precision != "tf32")
-    in_triton = triton.emit_forward if function == "forward" else triton.emit_backward
-    return in_triton(plan, tiles, dtype, precision)
+        return cuda.emit(plan, tiles, dtype, parameters, forward=function == "forward", exact=precision != "tf32")
+    return triton.emit(plan, tiles, dtype, precision, forward=function == "forward")
 
 
 def call(task: Task, function: str, tiles: Tiles, arguments: dict[str, Any]) -> None:
@@ -168,8 +166,8 @@ def _launch(task: Task, function: str, tiles: Tiles, source: Source, arguments: 
     grid = (tiles.programs, -(-arguments["B"] // tiles.lanes))
     values = [arguments[name] for name in source.arguments]
     if tiles.native:
-        program = task.plan.forward if function == "forward" else task.plan.backward
-        shared = budget.shared_bytes(program, tiles)
+        step = task.plan.forward if function == "forward" else task.plan.backward
+        shared = budget.shared_bytes(step, tiles)
         kernel = nvrtc.kernel(source.text, function, tiles.warps, shared, arguments["tape"].get_device())
         kernel(*grid, [value.data_ptr() if isinstance(value, Tensor) else value or 0 for value in values])
         return

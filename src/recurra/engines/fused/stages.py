@@ -45,6 +45,15 @@ class Product:
     blocks: int
     nodes: tuple[Node, ...]
 
+    @property
+    def is_transposed(self) -> bool:
+        """Whether it is one of the backward run, which multiplies by Uᵀ and has one output."""
+        return self.nodes[0].kind == "back"
+
+    def inputs(self, H: int) -> int:
+        """How many numbers each output is a sum over."""
+        return self.blocks * H if self.is_transposed else H
+
 
 @dataclass(frozen=True, eq=False)
 class Pass:
@@ -56,13 +65,17 @@ class Pass:
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class Step:
     """The passes of one step. `find(node, k)` is the place from which pass k reads the node, or None: compute it."""
 
     passes: tuple[Pass, ...]
     find: Callable[[Node, int], Place | None]
     rows: int
     means: int
+
+    @property
+    def products(self) -> list[Product]:
+        return [product for each in self.passes for product in each.products]
 
 
 WHOLE_ROW = ("product", "back", "mean")
@@ -72,7 +85,7 @@ def schedule(
     outputs: Iterable[tuple[Node, Place]],
     given: Callable[[Node], Place | None],
     groups: Iterable[tuple[tuple[Node, ...], Node | None, Place | None]],
-) -> Program:
+) -> Step:
     """Cut a step into passes.
 
     - `outputs`: what must be written, and where.
@@ -168,7 +181,7 @@ def schedule(
         done = tuple(place.number for _, place in stores[k] if place.kind == "mean")
         passes.append((k, Pass(opened, tuple(stores[k]), done)))
     numbers = {index: k for index, (k, _) in enumerate(passes)}
-    return Program(tuple(each for _, each in passes), lambda node, index: read(node, numbers[index]), rows, len(means))
+    return Step(tuple(each for _, each in passes), lambda node, index: read(node, numbers[index]), rows, len(means))
 
 
 def _computed(stores: Iterable[tuple[Node, Place]], read: Callable[[Node], Place | None]) -> list[Node]:
@@ -198,8 +211,8 @@ class Plan:
 
     folded: Folded
     lowered: Lowered
-    forward: Program
-    backward: Program
+    forward: Step
+    backward: Step
     slots: int
     gradients: int
     places: tuple[int, ...]
@@ -352,11 +365,11 @@ def _place_tape(
 ) -> tuple[dict[Node, int], int]:
     """A slot for each kept value: that of a drive which no later pass reads, or a new one."""
     trial = [(node, Place("tape", number=-1 - k)) for k, node in enumerate(kept) if node.kind != "drive"]
-    program = schedule([*nexts, *trial], _given_forward(graph), groups)
+    step = schedule([*nexts, *trial], _given_forward(graph), groups)
     last_read = dict.fromkeys(graph.drives, 0)
     written: dict[Node, int] = {}
-    for index, each in enumerate(program.passes):
-        for node in _computed(each.stores, lambda n, index=index: program.find(n, index)):  # type: ignore[misc]
+    for index, each in enumerate(step.passes):
+        for node in _computed(each.stores, lambda n, index=index: step.find(n, index)):  # type: ignore[misc]
             if node.kind == "drive":
                 last_read[node.name] = max(last_read[node.name], index)
         for node, place in each.stores:

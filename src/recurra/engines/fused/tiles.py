@@ -12,8 +12,8 @@ from functools import lru_cache
 import torch
 
 from recurra.engines.fused import budget, nvrtc
-from recurra.engines.fused.programs import Tiles
-from recurra.engines.fused.stages import Plan, Program
+from recurra.engines.fused.gpu_kernel import Tiles
+from recurra.engines.fused.stages import Plan, Step
 from recurra.engines.fused.triton import IN_REGISTERS, padded
 
 ON_CHIP = 224 * 1024
@@ -59,7 +59,7 @@ def choose_triton(plan: Plan, B: int, H: int, itemsize: int, device: torch.devic
 
 
 @lru_cache(maxsize=1024)
-def _choose_native(program: Program, B: int, H: int, itemsize: int, sms: int, shared: int) -> Tiles | None:
+def _choose_native(step: Step, B: int, H: int, itemsize: int, sms: int, shared: int) -> Tiles | None:
     """In CUDA C++, if weights and sums fit."""
     if H <= ALONE:
         return None
@@ -69,7 +69,7 @@ def _choose_native(program: Program, B: int, H: int, itemsize: int, sms: int, sh
             lanes = _lanes(B, programs, sms, most)
             for buffers in (2, 1):
                 tiles = Tiles(H, lanes, units, warps=warps, native=True, itemsize=itemsize, buffers=buffers)
-                if programs <= sms and budget.can_run(program, tiles, shared):
+                if programs <= sms and budget.can_run(step, tiles, shared):
                     return tiles
     return None
 
@@ -105,19 +105,15 @@ def in_words(plan: Plan, B: int, H: int, itemsize: int, device: torch.device) ->
     return f"weights {weights}, {tiles.programs} programs of {tiles.units} units and {tiles.lanes} lanes{often}"
 
 
-def _outputs(program: Program) -> int:
+def _outputs(step: Step) -> int:
     """Columns of weights for each unit, over all products of a step; backward, rows in units of H."""
-    return sum(
-        padded(len(product.nodes)) if product.nodes[0].kind == "product" else product.blocks
-        for each in program.passes
-        for product in each.products
-    )
+    return sum(product.blocks if product.is_transposed else padded(len(product.nodes)) for product in step.products)
 
 
 @lru_cache(maxsize=1024)
-def _choose(program: Program, B: int, H: int, held: int, sms: int, split: int) -> Tiles:
-    G = _outputs(program)
-    if G == 0 and program.means == 0:  # units have nothing to do with one another: a warp for each few
+def _choose(step: Step, B: int, H: int, held: int, sms: int, split: int) -> Tiles:
+    G = _outputs(step)
+    if G == 0 and step.means == 0:  # units have nothing to do with one another: a warp for each few
         return Tiles(H, 1, min(32, padded(H)), alone=True, warps=1)
     if H <= ALONE:
         return Tiles(H, LANES, max(padded(H), LANES), alone=True)
