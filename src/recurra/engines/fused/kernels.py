@@ -14,7 +14,6 @@ from torch import Tensor
 from recurra.cells.graph import Graph
 from recurra.engines.fused.build import build
 from recurra.engines.fused.cpp import emit
-from recurra.engines.fused.cpp_passes import Signature, state_field
 from recurra.engines.fused.stages import Plan, plan
 from recurra.types import Float
 
@@ -37,13 +36,11 @@ def rows(x: Float[Tensor, "T B _"]) -> Rows:
 class Kernel:
     """`forward` and `backward` of a plan, each with its structure of arguments and with how many numbers of memory it asks for.
 
-    What a structure holds is said in the source that `source_of` gives.
+    What a structure holds is said in `arguments.hpp`.
     """
 
     plan: Plan
     dtype: torch.dtype
-    states: tuple[str, ...]  # what the structures call the states
-    gradients: tuple[str, ...]  # and the gradients of x, W, b, U, per-unit parameters and first states
     Forward: Callable[..., Any]
     Backward: Callable[..., Any]
     forward: Callable[[Any], None]
@@ -57,19 +54,13 @@ class Kernel:
 @lru_cache(maxsize=256)
 def kernel(graph: Graph, dtype: torch.dtype) -> Kernel:
     made = plan(graph)
-    source = emit(made)
-    library = build(source.text, REALS[dtype], f"the {REALS[dtype]} kernel of {graph.name}")
-    Forward, Backward = _structure("Forward", source.forward), _structure("Backward", source.backward)
+    library = build(emit(made), REALS[dtype], f"the {REALS[dtype]} kernel of {graph.name}")
+    Forward, Backward = _structures(made)
     forward, backward = ctypes.POINTER(Forward), ctypes.POINTER(Backward)
     long, address = ctypes.c_int64, ctypes.c_void_p
-    states = tuple(state_field(state.name) for state in graph.states)
     return Kernel(
         made,
         dtype,
-        states,
-        tuple(
-            f"d_{name}" for name in ("x", "W", "bias", "U", *(f"p_{name}" for name in made.graph.parameters), *states)
-        ),
         Forward,
         Backward,
         _function(library.forward, [forward]),
@@ -81,10 +72,29 @@ def kernel(graph: Graph, dtype: torch.dtype) -> Kernel:
     )
 
 
-def _structure(name: str, signature: Signature) -> type[ctypes.Structure]:
-    types = {"long": ctypes.c_int64, "Rows": Rows}
-    fields = [(field, types.get(kind, ctypes.c_void_p)) for kind, field, _ in signature.fields]
-    return type(name, (ctypes.Structure,), {"_fields_": fields})
+def _structures(plan: Plan) -> list[type[ctypes.Structure]]:
+    """`Forward` and `Backward` of `arguments.hpp`, field by field: `L` a whole number, `P` an address, `R` rows; a number is that
+    of an array, which has at least one element."""
+    types = {"L": ctypes.c_int64, "P": ctypes.c_void_p, "R": Rows}
+    S, parameters, noises = (len(each) for each in (plan.graph.states, plan.graph.parameters, plan.graph.noises))
+    common = f"""
+        T:L B:L D:L H:L threads:L lengths:P memory:P x:R W:P W_row:L bias:P U:P U_row:L state:P{S} parameter:P{parameters}
+        noise:R{noises} workers:L workspace:P tape:P weights_x:P weights:P{len(plan.groups)}
+    """
+    forward = f"first:R{S} final:P{S}"
+    backward = f"""
+        arriving:R{S} final:P{S} scratch:P d_x:R d_W:P d_bias:P d_U:P d_parameter:P{parameters} d_state:P{S}
+        gradient:P sums:P parts:P argument:P{len(set(plan.arguments) - {None})}
+    """
+
+    def structure(name: str, text: str) -> type[ctypes.Structure]:
+        fields = []
+        for field, kind in (each.split(":") for each in text.split()):
+            type_ = types[kind[0]]
+            fields.append((field, type_ * max(1, int(kind[1:])) if kind[1:] else type_))
+        return type(name, (ctypes.Structure,), {"_fields_": fields})
+
+    return [structure("Forward", common + forward), structure("Backward", common + backward)]
 
 
 def _function(function: Any, arguments: list[Any], result: Any = None) -> Any:
@@ -94,4 +104,4 @@ def _function(function: Any, arguments: list[Any], result: Any = None) -> Any:
 
 def source_of(graph: Graph) -> str:
     """The generated C++ of a cell, as it is compiled."""
-    return emit(plan(graph)).text
+    return emit(plan(graph))

@@ -31,14 +31,14 @@ class Stream:
             T=BLOCK, B=lanes, D=D, H=H, threads=1, W=W.data_ptr(), W_row=D, U=U.data_ptr(), U_row=H
         )
         arguments.bias = b.data_ptr()
-        for name, state in zip(made.states, self._states, strict=True):
-            setattr(arguments, name, state.data_ptr())
-        units = {name: value.contiguous() for name, value in made.plan.folded.units(weights.units).items()}
-        for name, value in units.items():
-            setattr(arguments, f"p_{name}", value.data_ptr())
+        for k, state in enumerate(self._states):
+            arguments.state[k] = state.data_ptr()
+        units = [value.contiguous() for value in made.plan.folded.units(weights.units).values()]
+        for k, value in enumerate(units):
+            arguments.parameter[k] = value.data_ptr()
         masks = whole_masks(weights, H)
-        for name, mask in masks.items():
-            setattr(arguments, f"n_{name}", rows(mask.expand(BLOCK, lanes, H)))
+        for k, name in enumerate(graph.noises):
+            arguments.noise[k] = rows(masks[name].expand(BLOCK, lanes, H))
         memory = torch.empty(made.forward_memory(arguments), dtype=dtype)
         arguments.memory = memory.data_ptr()
         made.open_stream(arguments)
