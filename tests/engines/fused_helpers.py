@@ -136,7 +136,7 @@ def problem(cell: Cell | str, B: int, T: int, H: int, *, with_lengths: bool, dty
     state = tuple(
         tuple(tuple(s.detach().float().to(dtype) for s in one) for one in each) for each in random_state(layer, B)
     )
-    lengths = torch.tensor([(T, 0, T // 2 + 1, 1)[lane % 4] for lane in range(B)]) if with_lengths else None
+    lengths = torch.tensor([(T, 0, T // 2 + 1, 1)[row % 4] for row in range(B)]) if with_lengths else None
     return layer, x, state, lengths
 
 
@@ -193,6 +193,6 @@ class Cut:
     def run(self, cell: Cell, weights: Weights, x: Tensor, initial, lengths, *, record: bool = False) -> Run:
         made = plan(cell.graph)
         weights = replace(weights, units=made.folded.units(weights.units)) if made.folded.made else weights
-        run = gpu.run_cut(made, weights, x, initial, lengths, record=record, dtype=self.dtype, tiles=self.tiles)
+        run = gpu.run_tiled(made, weights, x, initial, lengths, record=record, dtype=self.dtype, tiles=self.tiles)
         states = None if run.states is None else tuple(each.float() for each in run.states)
         return Run(run.outputs.float(), tuple(each.float() for each in run.final), states)

@@ -45,10 +45,10 @@ class Simulated:
             compile_simulated("-shared", "-include", str(folder / "standard.hpp"), str(text), "-o", str(library))
         self.library, self.function, self.shared = ctypes.CDLL(str(library)), function, shared
 
-    def __call__(self, programs: int, groups: int, values: list[int]) -> None:
+    def __call__(self, blocks: int, groups: int, values: list[int]) -> None:
         LAUNCHED.append(self.function)
         held = (ctypes.c_int64 * 96)(*values)
-        self.library.launch(getattr(self.library, self.function), programs, groups, self.shared, held)
+        self.library.launch(getattr(self.library, self.function), blocks, groups, self.shared, held)
 
 
 def compile_simulated(*arguments: str) -> None:
@@ -130,18 +130,18 @@ def test_generated_kernels_agree_with_the_plain_loop(simulate, name):
         ("elman", (16, 16, 8), (64, 8, 4), 40),
     ],
 )
-def test_every_way_to_cut_agrees(simulate, name, forward, backward, batch):
-    """Several programs that wait for each other, idle threads, several rows of tiles, inputs that are no whole block."""
+def test_every_kind_of_tiles_agrees(simulate, name, forward, backward, batch):
+    """Several thread blocks that wait for each other, idle threads, several rows of tiles, inputs that are no whole block."""
     for dtype, limit in ((torch.bfloat16, 2e-2), (torch.float32, 1e-4)):
         cuts = [
-            Tiles(40, lanes, units, warps=warps, native=True, itemsize=dtype.itemsize, buffers=1 + lanes // 32)
-            for lanes, units, warps in (forward, backward)
+            Tiles(40, rows, units, warps=warps, native=True, itemsize=dtype.itemsize, buffers=1 + rows // 32)
+            for rows, units, warps in (forward, backward)
         ]
         agree(CELLS[name], simulate(*cuts, dtype=dtype), 40, batch, dtype, limit)
 
 
 H = 40
-"""More units than one program owns alone, in rows that are 16-byte aligned: CUDA C++ is chosen."""
+"""More units than one tile has alone, in rows that are 16-byte aligned: CUDA C++ is chosen."""
 
 
 def small(itemsize: int = 4) -> Tiles:
@@ -151,8 +151,8 @@ def small(itemsize: int = 4) -> Tiles:
 def test_rows_in_several_pieces_and_a_late_first_look(simulate, monkeypatch):
     monkeypatch.setattr(budget, "REGISTERS", 1)
     monkeypatch.setattr(budget, "patience", lambda *asked: 200)
-    for lanes in (16, 32):
-        tiles = Tiles(56, lanes, 16, warps=1, native=True, itemsize=4)
+    for rows in (16, 32):
+        tiles = Tiles(56, rows, 16, warps=1, native=True, itemsize=4)
         agree(CELLS["elman"], simulate(tiles, dtype=torch.float32), 56, 3, torch.float32, 1e-4)
 
 
@@ -210,16 +210,16 @@ def test_names_of_states_do_not_meet_those_of_their_roles(simulate):
 
 def test_names_of_the_equations_do_not_meet_those_of_the_kernel(simulate):
     @cell
-    def hostile(x, U, lane, put):
-        p = tanh(x.t + U.h(lane))
-        next_lane = 0.5 * put + p
-        return next_lane, p
+    def hostile(x, U, row, put):
+        p = tanh(x.t + U.h(row))
+        next_row = 0.5 * put + p
+        return next_row, p
 
     engine = simulate(small(), dtype=torch.float32)
     agree(hostile, engine, H, 2, torch.float32, 1e-4)
 
 
-def test_numbers_without_end(simulate):
+def test_infinities(simulate):
     @cell
     def bounded(x, U, h):
         return where(x.a < float("inf"), tanh(x.a + U.h(h)), float("-inf"))
@@ -241,7 +241,7 @@ def test_cells_without_products_are_left_to_triton():
         gpu.source_of(CATALOGUE["mingru"].graph, "cuda")
 
 
-def test_programs_fit_the_device():
+def test_thread_blocks_fit_the_device():
     for name in ("lstm", "gru", "elman", "lstm_peephole"):
         made = plan(CATALOGUE[name].graph)
         for units in (40, 256, 1000):
@@ -251,11 +251,11 @@ def test_programs_fit_the_device():
                         (made.forward, made.backward), choose_tiles(made, batch, units, itemsize, HERE), strict=True
                     ):
                         assert tiles.native
-                        assert tiles.programs <= 132
+                        assert tiles.count <= 132
                         assert budget.shared_bytes(program, tiles) <= 227 * 1024
 
 
-def test_rows_that_are_no_whole_words_are_left_to_triton():
+def test_rows_that_are_not_16_byte_aligned_are_left_to_triton():
     made = plan(CATALOGUE["lstm"].graph)
     assert not any(tiles.native for tiles in choose_tiles(made, 16, 250, 2, HERE))
     assert not any(tiles.native for tiles in choose_tiles(made, 16, 250, 4, HERE))

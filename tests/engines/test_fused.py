@@ -256,7 +256,7 @@ def laid_out(kind, B, T, D):
             return torch.randn(B + 1, T + 2, D + 3, dtype=DOUBLE)[1:, 1:-1, 2:-1]
         case "sliding windows":
             return torch.randn(B, T + D - 1, dtype=DOUBLE).unfold(1, D, 1)
-        case "one lane for all":
+        case "one batch row for all":
             return x[:1].expand(B, T, D)
         case "one step for all":
             return x[:, :1].expand(B, T, D)
@@ -267,7 +267,7 @@ def laid_out(kind, B, T, D):
 
 LAYOUTS = (
     *("time first", "features first", "every second", "a part", "sliding windows"),
-    *("one lane for all", "one step for all", "one number for all"),
+    *("one batch row for all", "one step for all", "one number for all"),
 )
 
 
@@ -343,7 +343,7 @@ def threads():
 @pytest.mark.parametrize("B", [1, 2, 3, 7])
 @pytest.mark.parametrize("name", ["gru", "banded", "echo"])
 def test_any_number_of_threads_gives_the_same(name, B, threads):
-    """Large enough for every thread to be woken, with fewer lanes than threads and with shares of unequal size."""
+    """Large enough for every thread to be woken, with fewer batch rows than threads and with shares of unequal size."""
     layer, x, state, lengths = problem({**CELLS, **MIXTURES}[name], B, 130, 65, with_lengths=B > 2)
     results = []
     for count in (1, 2, 5):
@@ -447,8 +447,8 @@ def test_reduced_precision_is_declined():
     assert "float32 and float64" in answer.reason
 
 
-def test_sums_over_many_steps_and_lanes_keep_their_digits():
-    """The gradient of a bias is a sum over steps and lanes, here of 140,000 equal numbers in single precision."""
+def test_sums_over_many_steps_and_batch_rows_keep_their_digits():
+    """The gradient of a bias is a sum over steps and batch rows, here of 140,000 equal numbers in single precision."""
 
     @cell
     def driven(x, U, h):

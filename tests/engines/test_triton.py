@@ -15,7 +15,7 @@ from recurra.engines.choose import ENGINES, Choice, choose, order
 from recurra.engines.fused import gpu, nvrtc
 from recurra.engines.fused.gpu_kernel import Tiles
 from recurra.engines.fused.stages import plan
-from recurra.engines.fused.tiles import choose_tiles, choose_triton, in_words, lanes_at_once
+from recurra.engines.fused.tiles import choose_tiles, choose_triton, in_words, rows_at_once
 from recurra.engines.fused.triton import emit
 from recurra.engines.protocol import Evaluation
 from recurra.types import Shape
@@ -77,7 +77,7 @@ def test_generated_kernels_agree_with_the_plain_loop(cut, name, way):
 @interpreted
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ["lstm", "gru", "lstm_norm", "skip(d=2)"])
-def test_every_way_to_cut_agrees(cut, name, way):
+def test_every_kind_of_tiles_agrees(cut, name, way):
     layer = make_layer(CELLS[name], hidden_size=H).float().to(HERE)
     compare_engines(layer, cut(WAYS[way]), torch.randn(B, 3, D, device=HERE), tolerance=2e-4)
 
@@ -126,9 +126,9 @@ def test_names_of_states_do_not_meet_those_of_their_roles(cut):
 
 def test_names_of_the_equations_do_not_meet_those_of_the_kernel(cut):
     @cell
-    def hostile(x, U, tape, lanes):
+    def hostile(x, U, tape, rows):
         last_tape = tanh(x.t + U.h(tape))
-        row_0_0 = 0.5 * lanes + last_tape
+        row_0_0 = 0.5 * rows + last_tape
         return row_0_0, last_tape
 
     layer = make_layer(hostile, hidden_size=H).float().to(HERE)
@@ -140,22 +140,25 @@ def test_tiles_fit_the_device():
         for size in (1, 31, 33, 512, 1024, 4096):
             for batch in (1, 17, 4096):
                 for tiles in choose_tiles(plan(CATALOGUE[name].graph), batch, size, 2, torch.device("cpu")):
-                    assert tiles.units * tiles.programs >= size
-                    assert tiles.alone or tiles.programs <= 132
-                    assert (lanes_at_once(tiles, torch.device("cpu")) or 1) >= 1
+                    assert tiles.units * tiles.count >= size
+                    assert tiles.alone or tiles.count <= 132
+                    assert (rows_at_once(tiles, torch.device("cpu")) or 1) >= 1
 
 
-def test_how_a_run_is_cut_is_said_in_words():
+def test_tiles_are_described_in_words():
     here = torch.device("cpu")
 
     def said(name, batch, units):
         return in_words(plan(CATALOGUE[name].graph), batch, units, 2, here)
 
-    assert said("lstm", 16, 256) == "weights stay in registers, 16 programs of 16 units and 16 lanes"
-    assert said("lstm", 256, 1024) == "weights stay in registers, 64 programs of 16 units and 64 lanes, 2 launches"
+    assert said("lstm", 16, 256) == "weights stay in registers, 16 thread blocks of 16 units and 16 batch rows"
+    assert (
+        said("lstm", 256, 1024)
+        == "weights stay in registers, 64 thread blocks of 16 units and 64 batch rows, 2 launches"
+    )
     assert said("lstm_norm", 16, 256).startswith("weights stay in shared memory")
     assert said("lstm", 1, 4096).startswith("weights are read again at every step")
-    assert said("lstm", 4096, 20) == "each program owns all units of its lanes"
+    assert said("lstm", 4096, 20) == "each program has all units of its batch rows"
     assert said("mingru", 4096, 4096) == "units run on their own"
     asked = Choice(
         "auto", ENGINES["fused"], {"fused": Evaluation(True, how="so"), "vendor": Evaluation(False, "too large")}
@@ -235,12 +238,12 @@ def test_kernels_agree_on_a_gpu(name, dtype, launched):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["lstm", "gru"])
-def test_programs_of_many_lanes_agree_on_a_gpu(name):
+def test_tiles_of_many_batch_rows_agree_on_a_gpu(name):
     torch.manual_seed(0)
     layer = Recurrent(CATALOGUE[name], 12, 1000).cuda().bfloat16().float()
     x = torch.randn(101, 9, 12, device="cuda").bfloat16().float()
     tiles = choose_tiles(plan(CATALOGUE[name].graph), 101, 1000, 2, x.device)
-    assert all(each.native and each.lanes == 64 for each in tiles)
+    assert all(each.native and each.rows == 64 for each in tiles)
     found = errors(layer, x, torch.randint(0, 10, (101,)), torch.bfloat16)
     assert max(found.values()) <= LIMITS[torch.bfloat16], found
 
@@ -285,7 +288,7 @@ def test_any_size_runs(batch, units):
 
 
 @pytest.mark.gpu
-def test_auto_prefers_kernels_that_keep_their_weights_on_chip():
+def test_auto_prefers_kernels_with_resident_weights():
     device = torch.device("cuda")
     small, large = Shape(16, 64, 256, 256), Shape(16, 64, 4096, 4096)
     assert choose("auto", CATALOGUE["lstm"], device, torch.bfloat16, small).name == "fused"

@@ -14,9 +14,9 @@ constexpr int value_of(int k) { return k == 0 ? 0 : value_of(k - 1) + DEPTH[k - 
 constexpr int VALUES = value_of(STATES);
 
 struct Sequence {
-    long T, B, D, H;      // steps, lanes, inputs, units
+    long T, B, D, H;      // steps, batch rows, inputs, units
     long threads;         // at most
-    const long* lengths;  // of each lane; null: all T
+    const long* lengths;  // of each batch row; null: all T
     real* memory;         // of the forward run; the backward run reads it
     Rows x;               // [T, B, D]
     const real* W;        // [DRIVES H, D]
@@ -28,7 +28,7 @@ struct Sequence {
     const real* parameter[some(PARAMETERS)];  // [H]
     Rows noise[some(NOISES)];                 // masks
     // what `place` fills in
-    long workers;                 // threads that share the lanes
+    long workers;                 // threads that share the batch rows
     real* workspace;              // a share for each of them
     real* tape;                   // [T, B, SLOTS H]: drives, then what the backward run needs
     real* weights_x;              // packed: W
@@ -36,7 +36,7 @@ struct Sequence {
 };
 struct Forward : Sequence {
     Rows first[STATES];   // [DEPTH, B, H]: the values before the first step
-    real* final[STATES];  // [DEPTH, B, H]: those before each lane's end
+    real* final[STATES];  // [DEPTH, B, H]: those before each batch row's end
 };
 struct Backward : Sequence {
     Rows arriving[STATES];      // [T, B, H]: ∂L of each step's value; null: none
@@ -51,10 +51,10 @@ struct Backward : Sequence {
     real* argument[some(ARGUMENTS)]; // [T, B, H]: what products were taken of
 };
 
-// What one thread has at one step: `lanes` lanes from `first` on. value[value_of(k) + d] is state k of d steps before, 0 the next;
-// carry[…] is ∂L of the same value, of this thread's lanes alone, and so are rows and means.
+// What one thread has at one step: `batch` batch rows from `first` on. value[value_of(k) + d] is state k of d steps before, 0 the next;
+// carry[…] is ∂L of the same value, of this thread's batch rows alone, and so are rows and means.
 struct Step {
-    long first, lanes;
+    long first, batch;
     real *tape, *rows, *means, *value[VALUES], *noise[some(NOISES)];
     real *gradient, *sums, *carry[VALUES], *arriving[STATES], *argument[some(ARGUMENTS)];
 };

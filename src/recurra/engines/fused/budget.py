@@ -1,4 +1,11 @@
-"""What a program in CUDA C++ takes of registers and of shared memory, and so whether it can be one."""
+"""The register and shared-memory budget of a thread block in CUDA C++, and so whether a tile can be one.
+
+Weights are fastest where they never move: each thread keeps its share of them in registers for all of time. The budget
+is exact where the layout is (`Product` of `steps.cuh`: each warp has a part of the inputs, in blocks of 64 bytes, for
+all outputs of the tile), and leaves the rest of a thread's 255 registers to the equations. Invariant: what `can_run`
+accepts, the compiler does not spill. Were it too generous a kernel would still be right, only slow; were it too strict
+the cell runs in Triton.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +17,8 @@ REGISTERS = 208
 
 
 def can_run(step: Step, tiles: Tiles, shared: int) -> bool:
-    """Whether kernels can be cut so: products, no means, rows of whole words of 16 bytes, two pairs of units for a thread or one,
-    everything on chip, where a program has `shared` bytes of shared memory."""
+    """Whether such a tile can run: products, no LayerNorm, rows that are 16-byte aligned, at most two pairs of units a thread,
+    weights in registers, and sums in the `shared` bytes of shared memory that a thread block has."""
     if step.means or tiles.H * tiles.itemsize % 16 or _pairs(tiles) > 2:
         return False
     fits = [registers(step, tiles, product, 1) <= REGISTERS for product in step.products]
@@ -35,9 +42,9 @@ def blocks(product: Product, tiles: Tiles) -> int:
 
 
 def sums_of(product: Product, tiles: Tiles) -> int:
-    """Numbers that a product leaves there: sums of each warp, lane and column, rows of columns padded against bank conflicts."""
+    """Numbers that a product leaves there: sums of each warp, batch row and column, padded against bank conflicts."""
     width = -(-outputs(product) * tiles.units // 32) * 32 + tiles.units
-    return width * tiles.warps * tiles.lanes
+    return width * tiles.warps * tiles.rows
 
 
 def sums(step: Step, tiles: Tiles) -> int:
@@ -46,7 +53,7 @@ def sums(step: Step, tiles: Tiles) -> int:
 
 
 def shared_bytes(step: Step, tiles: Tiles) -> int:
-    """Also enough for the last sums over lanes, of two numbers for each thread."""
+    """Also enough for the last sums over batch rows, of two numbers for each thread."""
     return 4 * max(tiles.buffers * sums(step, tiles), 2 * 32 * tiles.warps)
 
 
@@ -58,29 +65,29 @@ def weights(step: Step, tiles: Tiles) -> int:
 
 
 def keeps_parts(step: Step, tiles: Tiles) -> bool:
-    """Whether a thread keeps the two parts into which float32 weights are cut for exact products."""
+    """Whether a thread keeps the two parts into which float32 weights are divided for exact products."""
     return tiles.itemsize == 4 and 2 * weights(step, tiles) <= 128
 
 
 def registers(step: Step, tiles: Tiles, product: Product, at_once: int) -> int:
-    """What a thread needs if it reads so many blocks of a product's inputs at once, and with few lanes the next ahead of time."""
-    ahead = at_once < blocks(product, tiles) and tiles.lanes == 16
+    """What a thread needs if it reads so many blocks of a product's inputs at once; with few batch rows it prefetches more."""
+    ahead = at_once < blocks(product, tiles) and tiles.rows == 16
     rows, sums = 8 * at_once * (2 if ahead else 1), outputs(product) * tiles.units // 2
     held = weights(step, tiles) * (2 if keeps_parts(step, tiles) else 1)
-    cut = 8 if tiles.itemsize == 4 else 0  # numbers of a row, in two parts
-    return held + rows + sums + cut + 16 * (_pairs(tiles) - 1)
+    halves = 8 if tiles.itemsize == 4 else 0  # numbers of a row, in two parts
+    return held + rows + sums + halves + 16 * (_pairs(tiles) - 1)
 
 
 def _pairs(tiles: Tiles) -> int:
     """Of units, that a thread owns."""
-    return -(-tiles.lanes * tiles.units // (64 * tiles.warps))
+    return -(-tiles.rows * tiles.units // (64 * tiles.warps))
 
 
 # -- time --------------------------------------------------------------------------------------------------------------
 
 
 def patience(step: Step, tiles: Tiles) -> int:
-    """Cycles before the first look at a row. Found on an H200: where all programs of a group read much in a step, those that
-    look too early are in the way of those that store."""
+    """Cycles before the first look at a row. Found on an H200: where all thread blocks of a group read much in a step, those that
+    look too early are in contention with those that store."""
     longest = max(product.inputs(tiles.H) for product in step.products)
-    return 200 if tiles.programs * tiles.lanes * longest * tiles.itemsize > 256 * 1024 else 0
+    return 200 if tiles.count * tiles.rows * longest * tiles.itemsize > 256 * 1024 else 0

@@ -1,8 +1,8 @@
 """A plan printed in C++: the passes of a step, forward and backward, readable beside the equations.
 
-Each pass is an inline function for one vector of units of one lane, with the loops over units and lanes around it. What is
-the same for every cell is C++ as it stands: what a kernel is given (`arguments.hpp`), memory, threads, streams and the
-products over all of time (`sequence.hpp`).
+Each pass is an inline function for one vector of units of one batch row, with the loops over units and batch rows
+around it. What is the same for every cell is C++ as it stands: what a kernel is given (`arguments.hpp`), memory,
+threads, streams and the products over all of time (`sequence.hpp`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CPP = Language(
     reserved=CPP_WORDS
     | set(
         """
-        a s u t i j m lane at first last count full block vec mask real whole integer V T B H M N
+        a s u t i j m b at first last count full block vec mask real whole integer V T B H M N
         all load store add sum select sign clamp power exp tanh sigmoid relu log log1p sqrt sin cos erf floor softplus
         remainder minimum maximum absolute multiply pack reduce
         """.split()  # noqa: SIM905
@@ -122,26 +122,26 @@ class _Passes:
         """The values of a state, of as many steps before, or what arrives at them."""
         return f"s.{array}[value_of({self.states.index(name)}) + {delay}]"
 
-    def rows(self, place: Place, lane: str) -> tuple[str, str]:
-        """The row of a lane that lies in memory, and the distance from one lane to the next."""
-        own = f"({lane} - s.first) * a.H"
+    def rows(self, place: Place, row: str) -> tuple[str, str]:
+        """The numbers of a batch row, and the distance to the next."""
+        own = f"({row} - s.first) * a.H"
         match place.kind:
             case "tape":
-                return f"s.tape + {lane} * SLOTS * a.H + {place.number} * a.H", "SLOTS * a.H"
+                return f"s.tape + {row} * SLOTS * a.H + {place.number} * a.H", "SLOTS * a.H"
             case "gradient":
-                return f"s.gradient + {lane} * GRADIENTS * a.H + {place.number} * a.H", "GRADIENTS * a.H"
+                return f"s.gradient + {row} * GRADIENTS * a.H + {place.number} * a.H", "GRADIENTS * a.H"
             case "state" | "next":
                 delay = place.number if place.kind == "state" else 0
-                return f"{self.value('value', place.name, delay)} + {lane} * a.H", "a.H"
+                return f"{self.value('value', place.name, delay)} + {row} * a.H", "a.H"
             case "row":
-                return f"s.rows + ({place.number} * s.lanes + {lane} - s.first) * a.H", "a.H"
+                return f"s.rows + ({place.number} * s.batch + {row} - s.first) * a.H", "a.H"
             case "carry":
                 return f"{self.value('carry', place.name, place.number)} + {own}", "a.H"
             case "argument":
-                return f"s.argument[{place.number}] + {lane} * a.H", "a.H"
+                return f"s.argument[{place.number}] + {row} * a.H", "a.H"
             case "noise":
                 number = list(self.graph.noises).index(place.name)
-                return f"s.noise[{number}] + {lane} * a.noise[{number}].lane", ""
+                return f"s.noise[{number}] + {row} * a.noise[{number}].row", ""
             case "parameter":
                 return f"a.parameter[{list(self.graph.parameters).index(place.name)}]", ""
             case "parameter_gradient":
@@ -149,19 +149,19 @@ class _Passes:
         raise AssertionError(place)
 
     def address(self, place: Place) -> str:
-        """The address of the vector at `lane`, `u`."""
-        return f"{self.rows(place, 'lane')[0]} + u"
+        """The address of the vector at batch row `b` and unit `u`."""
+        return f"{self.rows(place, 'b')[0]} + u"
 
     def read(self, node: Node, place: Place, products: tuple[Product, ...]) -> str:
         match place.kind:
             case "tile":
                 return f"tile_{place.number}[{place.part * vectors(products)}]"
             case "mean":
-                return f"all(s.means[{place.number} * s.lanes + lane - s.first])"
+                return f"all(s.means[{place.number} * s.batch + b - s.first])"
             case "adjoint":
                 k = self.states.index(place.name)
                 carried = f"load<full>({self.address(Place('carry', place.name, 0))}, count)"
-                row = f"s.arriving[{k}] + lane * a.arriving[{k}].lane + u"
+                row = f"s.arriving[{k}] + b * a.arriving[{k}].row + u"
                 return f"({carried} + (s.arriving[{k}] ? load<full>({row}, count) : vec{{}}))"
         loaded = f"load<full>({self.address(place)}, count)"
         if node.kind == "drive":
@@ -176,7 +176,7 @@ class _Passes:
         tiles = "".join(f", const vec* tile_{product.number}" for product in each.products)
         lines = [
             "template <bool full>",
-            f"static inline void {self.name}_pass_{index}(const {self.struct}& a, const Step& s, long lane, long u, "
+            f"static inline void {self.name}_pass_{index}(const {self.struct}& a, const Step& s, long b, long u, "
             f"int count{tiles}) {{",
         ]
         stores = []
@@ -186,7 +186,7 @@ class _Passes:
                 case Let():
                     lines += printer.let(statement)
                 case Reduce(node, number):
-                    total = f"s.means[{number} * s.lanes + lane - s.first]"
+                    total = f"s.means[{number} * s.batch + b - s.first]"
                     stores.append(f"    {total} += sum({printer.value(node)}, count);")
                 case Store(node, place):
                     younger = place.kind == "carry" and place.number < self.graph.depth(place.name)
@@ -195,9 +195,9 @@ class _Passes:
         return [*lines, *stores, "}"]
 
     def idle_function(self, index: int, each: Pass) -> list[str]:
-        """Past its end a lane writes zeros where whole rows are read later."""
+        """Past its end a batch row writes zeros where whole rows are read later."""
         return [
-            f"static inline void {self.name}_idle_{index}(const {self.struct}& a, const Step& s, long lane, long u) {{",
+            f"static inline void {self.name}_idle_{index}(const {self.struct}& a, const Step& s, long b, long u) {{",
             "    const long count = u + V <= a.H ? V : a.H - u;",
             *(
                 f"    std::memset({self.address(place)}, 0, count * sizeof(real));"
@@ -213,29 +213,29 @@ class _Passes:
         if not each.means:
             return lines
         means = f"for (long k : {{{', '.join(map(str, each.means))}}})"
-        all_lanes = "    for (long i = 0; i < s.lanes; ++i) s.means[k * s.lanes + i]"
-        return [means, f"{all_lanes} = 0;", *lines, means, f"{all_lanes} /= a.H;"]
+        all_rows = "    for (long i = 0; i < s.batch; ++i) s.means[k * s.batch + i]"
+        return [means, f"{all_rows} = 0;", *lines, means, f"{all_rows} /= a.H;"]
 
     def plain_loop(self, index: int) -> list[str]:
-        """Without products: lane by lane, so that memory is read in order."""
+        """Without products: row by row, so that memory is read in order."""
         return [
-            "for (long lane = s.first; lane < last; ++lane) {",
-            "    const bool idle = a.lengths && t >= a.lengths[lane];",
+            "for (long b = s.first; b < last; ++b) {",
+            "    const bool idle = a.lengths && t >= a.lengths[b];",
             "    for (long u = 0; u < a.H; u += V) {",
-            f"        if (idle) {self.name}_idle_{index}(a, s, lane, u);",
-            f"        else if (u + V <= a.H) {self.name}_pass_{index}<true>(a, s, lane, u, V);",
-            f"        else {self.name}_pass_{index}<false>(a, s, lane, u, int(a.H - u));",
+            f"        if (idle) {self.name}_idle_{index}(a, s, b, u);",
+            f"        else if (u + V <= a.H) {self.name}_pass_{index}<true>(a, s, b, u, V);",
+            f"        else {self.name}_pass_{index}<false>(a, s, b, u, int(a.H - u));",
             "    }",
             "}",
         ]
 
     def product_loop(self, index: int, each: Pass) -> list[str]:
-        """Blocks of units, blocks of lanes, products into a tile in registers, then vector by vector what follows them."""
+        """Blocks of units, blocks of batch rows, products into a tile in registers, then vector by vector what follows them."""
         q = vectors(each.products)
         most = max(len(product.nodes) for product in each.products) * q
         lines = [
             f"for (long first_unit = 0; first_unit < a.H; first_unit += {q} * V) {{",
-            f"    const long block = block_of(s.lanes, lanes_at_once<{most}>());",
+            f"    const long block = block_of(s.batch, rows_at_once<{most}>());",
             "    for (long at = s.first; at < last; at += block) {",
             "        const int m = int(at + block < last ? block : last - at);",
             "        for (int i = 0; i < m; ++i)  // prefetched while the product is computed",
@@ -247,8 +247,8 @@ class _Passes:
             depth = f"{product.blocks} * a.H" if product.is_transposed else "a.H"
             rows, distance = self.rows(product.source, "at")
             lines += [
-                f"        vec tile_{number}[lanes_at_once<{most}>() * {n}];",
-                f"        multiply_lanes<lanes_at_once<{most}>(), {n}>(m, {rows}, {distance}, {depth},",
+                f"        vec tile_{number}[rows_at_once<{most}>() * {n}];",
+                f"        multiply_rows<rows_at_once<{most}>(), {n}>(m, {rows}, {distance}, {depth},",
                 f"            a.weights[{number}] + first_unit / V / {q} * {depth} * {n} * V, tile_{number});",
             ]
         tiles = "".join(f", tile_{p.number} + i * {len(p.nodes) * q} + j" for p in each.products)

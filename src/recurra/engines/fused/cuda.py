@@ -1,7 +1,12 @@
 """A plan printed in CUDA C++: one `forward` and one `backward` for the whole sequence, readable beside the equations.
 
-For cells whose weights fit into the registers of all programs together (`budget`): there a step is a matter of latency, and
-Triton has threads wait for others more often than the equations ask for. `steps.cuh` says how programs work together.
+For cells whose weights fit into the registers of all thread blocks together (`budget`): there a step is a matter of
+latency, and Triton has threads wait for others more often than the equations ask for. `steps.cuh` says how the threads
+of one work together.
+
+A thread has one or two pairs of neighbouring units (`p`); each pass is a loop over them between two products, so that
+values which a later pass reads are kept in arrays. That, the sums in shared memory and the loops around a step are this
+language's own.
 """
 
 from __future__ import annotations
@@ -36,10 +41,10 @@ CUDA = Language(
     reserved=CPP_WORDS
     | set(
         """
-        T B H UNITS LANES WARPS THREADS PAIRS PARTS p t next number parameter whole two both unit lane here alive ends sums
+        T B H UNITS ROWS WARPS THREADS PAIRS PARTS p t next number parameter whole two both unit row here alive ends sums
         parts memory tape gradient lengths bias absolute any clamp cos erf exp floor infinity load log maximum minimum narrow
-        not_a_number own_lane own_unit owns peek power put quotient relu remainder select shared_memory sigmoid sign sin
-        softplus sqrt sum_over_lanes sync tanh wide
+        not_a_number own_row own_unit owns peek power put quotient relu remainder select shared_memory sigmoid sign sin
+        softplus sqrt sum_over_rows sync tanh wide
         """.split()  # noqa: SIM905
     ),
     prefixes=tuple(
@@ -58,7 +63,7 @@ def emit(plan: Plan, tiles: Tiles, dtype: str, parameters: str, *, forward: bool
 
 @dataclass(frozen=True)
 class _Load:
-    """A number of this step that was there before the kernel began: asked for while the step before is computed."""
+    """A number of this step that was there before the kernel began: prefetched while the step before is computed."""
 
     kind: str  # the type in memory
     address: str  # at step `next`, for pair `p`
@@ -66,7 +71,7 @@ class _Load:
 
 
 class _Kernel(Kernel):
-    lane, own, now, end = "lane[p]", "{}[p]", "now_{}[p]", ";"
+    row, own, now, end = "row[p]", "{}[p]", "now_{}[p]", ";"
 
     def __init__(self, plan: Plan, tiles: Tiles, dtype: str, parameters: str, *, forward: bool, exact: bool):
         super().__init__(plan, tiles, forward=forward)
@@ -107,7 +112,7 @@ class _Kernel(Kernel):
     def element(self, address: Address, step: str) -> str:
         width = (address.blocks or 1) * self.tiles.H
         offset = address.block * self.tiles.H
-        return f"{address.buffer} + {address.at(step)} * B * {width} + {offset} + (lane[p] * {width} + unit)"
+        return f"{address.buffer} + {address.at(step)} * B * {width} + {offset} + (row[p] * {width} + unit)"
 
     def masked(self, value: str) -> str:
         return value if self.forward else f"(alive[p] ? two({value}) : two())"
@@ -119,12 +124,12 @@ class _Kernel(Kernel):
         return [f"next_{place.name}[p] = {value};", self.put(self.address(place), value, awaited=True)]
 
     def awaited(self, place: Place) -> int:
-        """How soon other programs wait for what is stored there: after how many products; never after all of them."""
+        """How soon other thread blocks wait for what is stored there: after how many products; never after all of them."""
         products = self.step.products
         return next((k for k, product in enumerate(products) if _reads(product, place)), len(products))
 
     def final(self, name: str, number: str) -> tuple[str, str]:
-        """Whether value `number` of a state is one of the last before a lane's end, and its place among these."""
+        """Whether value `number` of a state is one of the last before a batch row's end, and its place among these."""
         late = f"({number} - ends[p])"
         is_final = f"here[p] && {late} >= 0 && {late} < {self.graph.depth(name)}"
         return is_final, self.element(Address(state_argument(name, "final")), late)
@@ -132,7 +137,7 @@ class _Kernel(Kernel):
     # -- the step ----------------------------------------------------------------------------------------------------
 
     def at_once(self, product: Product) -> int:
-        """Blocks of inputs that a warp reads before it multiplies; the next are then on their way."""
+        """Blocks of inputs that a warp reads before it multiplies; the next are then prefetched."""
         blocks = budget.blocks(product, self.tiles)
         wishes = (n for n in (blocks, 8, 4, 2) if n <= blocks)
         fits = (n for n in wishes if budget.registers(self.step, self.tiles, product, n) <= budget.REGISTERS)
@@ -167,15 +172,15 @@ class _Kernel(Kernel):
         following = "t + 1 < T ? t + 1 : t" if self.forward else "t > 0 ? t - 1 : 0"
         asked = False
         for each, statements in zip(self.step.passes, self.lowered.passes, strict=True):
-            if each.products and not asked:  # waiting hides the way of numbers
-                lines += [f"next = {following};  // its numbers are on their way from now on", *self.ask()]
+            if each.products and not asked:  # waiting hides the prefetch
+                lines += [f"next = {following};  // prefetched from now on", *self.ask()]
                 asked = True
             lines += self.pass_lines(statements)
             self.written |= {place for _, place in each.stores}
         return lines
 
     def ask(self) -> list[str]:
-        """Have the numbers of step `next` sent on their way."""
+        """Prefetch the numbers of step `next`."""
         lines = []
         for name, load in self.loads.items():
             exists = f"here[p] && {load.if_any}" if load.if_any else "here[p]"
@@ -199,7 +204,7 @@ class _Kernel(Kernel):
             f"#define NUMBER {self.dtype}",
             f"constexpr bool EXACT = {str(self.exact).lower()}, KEPT = {kept};",
             f"#define PARAMETER {self.parameters}",
-            f"constexpr int H = {tiles.H}, UNITS = {tiles.units}, LANES = {tiles.lanes}, WARPS = {tiles.warps};",
+            f"constexpr int H = {tiles.H}, UNITS = {tiles.units}, ROWS = {tiles.rows}, WARPS = {tiles.warps};",
             f"constexpr int PATIENCE = {budget.patience(self.step, tiles)};",
             '#include "steps.cuh"',
             "",
@@ -213,13 +218,13 @@ class _Kernel(Kernel):
         lines = [
             "float *const memory = shared_memory(), *parts = memory;",
             "const int unit = own_unit();",
-            "int lane[PAIRS];",
+            "int row[PAIRS];",
             "bool here[PAIRS];",
             "whole ends[PAIRS];",
             *each_pair(
                 [
-                    "lane[p] = own_lane(p), here[p] = owns(p, B);",
-                    "ends[p] = here[p] && lengths ? lengths[lane[p]] : T;",
+                    "row[p] = own_row(p), here[p] = owns(p, B);",
+                    "ends[p] = here[p] && lengths ? lengths[row[p]] : T;",
                 ]
             ),
         ]
@@ -306,7 +311,7 @@ class _Kernel(Kernel):
             *indent(each_pair(end)),
             "}",
             *each_pair(last),
-            *(f"sum_over_lanes({at.format(k)}, total_{k}, memory);" for k in numbers),
+            *(f"sum_over_rows({at.format(k)}, total_{k}, memory);" for k in numbers),
         ]
 
 

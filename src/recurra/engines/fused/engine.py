@@ -58,7 +58,7 @@ class Fused:
             weights = replace(weights, units=folded.units(weights.units))
         if x.is_cuda:
             return gpu.run(plan(cell.graph), weights, x, initial, lengths, record=record)
-        # copies: the kernel reads neighbours in memory, and the caller may change his before the backward run
+        # copies: the kernel reads neighbours in memory, and the caller's may be mutated before the backward run
         kept = None if lengths is None else lengths.clone(memory_format=torch.contiguous_format)
         masks = whole_masks(weights, initial[0].shape[-1]) if weights.noise else {}
         made = kernel(cell.graph, weights.W.dtype)

@@ -23,7 +23,7 @@ from recurra.engines.fused.gpu_kernel import Source, Tiles, awaited_states, exch
 from recurra.engines.fused.sequence import arriving_gradients, as_run, whole_masks
 from recurra.engines.fused.stages import Plan
 from recurra.engines.fused.stages import plan as make_plan
-from recurra.engines.fused.tiles import choose_tiles, choose_triton, in_words, lanes_at_once, multiprocessors
+from recurra.engines.fused.tiles import choose_tiles, choose_triton, in_words, multiprocessors, rows_at_once
 from recurra.engines.fused.triton import TYPES, padded
 from recurra.engines.protocol import Evaluation, Run, Weights, no
 from recurra.errors import EngineError
@@ -89,10 +89,10 @@ def run(
     dtype = torch.get_autocast_dtype("cuda") if autocast else weights.W.dtype
     tiles = choose_tiles(plan, x.shape[1], initial[0].shape[-1], dtype.itemsize, x.device)
     with torch.autocast("cuda", enabled=False) if autocast else nullcontext():
-        return run_cut(plan, weights, x, initial, lengths, record=record, dtype=dtype, tiles=tiles)
+        return run_tiled(plan, weights, x, initial, lengths, record=record, dtype=dtype, tiles=tiles)
 
 
-def run_cut(
+def run_tiled(
     plan: Plan,
     weights: Weights,
     x: Float[Tensor, "T B D"],
@@ -105,26 +105,26 @@ def run_cut(
 ) -> Run:
     """With these tiles, in as many launches as they need."""
     (_, B, _), H = x.shape, initial[0].shape[-1]
-    most = min(lanes_at_once(each, x.device) or B for each in tiles)
-    # a copy: the kernel reads neighbours in memory, and the caller may change his before the backward run
+    most = min(rows_at_once(each, x.device) or B for each in tiles)
+    # a copy: the kernel reads neighbours in memory, and the caller's may be mutated before the backward run
     ends = None if lengths is None else lengths.clone(memory_format=torch.contiguous_format)
     masks = whole_masks(weights, H) if weights.noise else {}
     names, common = tuple(weights.units), (weights.W, weights.b, weights.U, *weights.units.values())
 
-    def piece(x: Tensor, initial: Iterable[Tensor], ends: Tensor | None, masks: dict[str, Tensor]) -> Any:
+    def launch(x: Tensor, initial: Iterable[Tensor], ends: Tensor | None, masks: dict[str, Tensor]) -> Any:
         task = Task(plan, names, masks, ends, record, dtype, tiles)
         return Sequence.apply(task, x, *common, *initial)  # type: ignore[no-untyped-call]
 
     if most >= B:
-        return as_run(piece(x, initial, ends, masks), len(initial), record=record)
-    pieces = []
+        return as_run(launch(x, initial, ends, masks), len(initial), record=record)
+    launches = []
     for first in range(0, B, most):
         some = slice(first, first + most)
         masked = {name: mask[:, some] if mask.shape[1] > 1 else mask for name, mask in masks.items()}
-        pieces.append(
-            piece(x[:, some], (each[:, some] for each in initial), None if ends is None else ends[some], masked)
+        launches.append(
+            launch(x[:, some], (each[:, some] for each in initial), None if ends is None else ends[some], masked)
         )
-    results = [torch.cat(parts, 1) for parts in zip(*pieces, strict=True)]
+    results = [torch.cat(parts, 1) for parts in zip(*launches, strict=True)]
     return as_run(results, len(initial), record=record)
 
 
@@ -163,7 +163,7 @@ def call(task: Task, function: str, tiles: Tiles, arguments: dict[str, Any]) -> 
 
 
 def _launch(task: Task, function: str, tiles: Tiles, source: Source, arguments: dict[str, Any]) -> None:
-    grid = (tiles.programs, -(-arguments["B"] // tiles.lanes))
+    grid = (tiles.count, -(-arguments["B"] // tiles.rows))
     values = [arguments[name] for name in source.arguments]
     if tiles.native:
         step = task.plan.forward if function == "forward" else task.plan.backward
@@ -171,7 +171,7 @@ def _launch(task: Task, function: str, tiles: Tiles, source: Source, arguments: 
         kernel = nvrtc.kernel(source.text, function, tiles.warps, shared, arguments["tape"].get_device())
         kernel(*grid, [value.data_ptr() if isinstance(value, Tensor) else value or 0 for value in values])
         return
-    together = {"launch_cooperative_grid": True} if tiles.programs > 1 and not tiles.alone else {}
+    together = {"launch_cooperative_grid": True} if tiles.count > 1 and not tiles.alone else {}
     load(source.text, function)[grid](*values, num_warps=tiles.warps, num_stages=1, **together)
 
 
@@ -203,7 +203,9 @@ class Sequence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, task: Task, *tensors: Tensor) -> tuple[Tensor, ...]:
         x, W, b, U, *rest = tensors
-        units = [aligned(each.float()) for each in rest[: len(task.units)]]  # what is folded would not survive 16 bits
+        units = [
+            aligned(each.float()) for each in rest[: len(task.units)]
+        ]  # folded constants would not survive 16 bits
         initial = rest[len(task.units) :]
         made, graph = task.plan, task.plan.graph
         (T, B, D), H, G = x.shape, U.shape[1], len(graph.drives)
@@ -259,7 +261,7 @@ class Sequence(torch.autograd.Function):
         final = [None if each is None else aligned(each) for each in final]
 
         gradient = unwritten(T, B, made.gradients * H, dtype=task.dtype, device=device)
-        sums = torch.empty(-(-B // tiles.lanes), len(made.accumulated), H, device=device)
+        sums = torch.empty(-(-B // tiles.rows), len(made.accumulated), H, device=device)
         first = [torch.empty(len(state) - T, B, H, device=device) for state in states]
         arguments = task.common(T, B) | {"tape": tape, "bias": aligned(b)}
         arguments |= {
@@ -270,7 +272,7 @@ class Sequence(torch.autograd.Function):
         arguments |= _named(graph, states) | _named(graph, first, "initial") | _named(graph, final, "final")
         arguments |= _named(graph, arriving, "arriving")
         arguments |= _named(graph, (0 if each is None else each.stride(0) for each in arriving), "per_step")
-        arguments |= _named(graph, (0 if each is None else each.stride(1) for each in arriving), "per_lane")
+        arguments |= _named(graph, (0 if each is None else each.stride(1) for each in arriving), "per_row")
         arguments |= {f"p_{name}": value for name, value in zip(task.units, units, strict=True)}
         for k, group in enumerate(made.groups):
             arguments[f"weights_{k}"] = block(U, graph.matrices, group.names, H).to(task.dtype).contiguous()
@@ -296,7 +298,7 @@ def _side_by_side(U: Tensor, tiles: Tiles, dtype: torch.dtype) -> Tensor:
     """Recurrent weights by input, unit and output, the outputs of one unit side by side, padded with zeros."""
     H = U.shape[1]
     G = len(U) // H
-    in_order, width, outputs = U.view(G, H, H).permute(2, 1, 0), tiles.programs * tiles.units, padded(G)
+    in_order, width, outputs = U.view(G, H, H).permute(2, 1, 0), tiles.count * tiles.units, padded(G)
     if (width, outputs) == (H, G):
         return in_order.to(dtype).contiguous()
     packed = torch.zeros(H, width, outputs, dtype=dtype, device=U.device)
@@ -307,16 +309,16 @@ def _side_by_side(U: Tensor, tiles: Tiles, dtype: torch.dtype) -> Tensor:
 def _means(count: int, T: int, B: int, tiles: Tiles, device: torch.device) -> Tensor | None:
     if count == 0 or tiles.alone:
         return None
-    return bits(unwritten(T, count, tiles.programs, B, dtype=torch.float32, device=device))
+    return bits(unwritten(T, count, tiles.count, B, dtype=torch.float32, device=device))
 
 
 def _mask_arguments(masks: Mapping[str, Tensor]) -> dict[str, Tensor | int]:
-    """Each mask with its distances from step to step and from lane to lane; 0 along an axis that it does not have."""
+    """Each mask with its distances from step to step and from row to row; 0 along an axis that it does not have."""
     arguments: dict[str, Tensor | int] = {}
     for name, mask in masks.items():
         arguments[f"n_{name}"] = mask
         arguments[f"by_step_{name}"] = mask.stride(0) if mask.shape[0] > 1 else 0
-        arguments[f"by_lane_{name}"] = mask.stride(1) if mask.shape[1] > 1 else 0
+        arguments[f"by_row_{name}"] = mask.stride(1) if mask.shape[1] > 1 else 0
     return arguments
 
 
@@ -354,10 +356,10 @@ def source_of(graph: Graph, language: str, B: int = 16, H: int = 256) -> str:
     """The generated Triton or CUDA C++ of a cell in bfloat16, forward and backward, as it is compiled for this size."""
     made = make_plan(graph)
     choose = choose_tiles if language == "cuda" else choose_triton
-    cut = choose(made, B, H, 2, torch.device("cpu"))
-    if language == "cuda" and not all(tiles.native for tiles in cut):
+    tiles_of_both = choose(made, B, H, 2, torch.device("cpu"))
+    if language == "cuda" and not all(tiles.native for tiles in tiles_of_both):
         raise EngineError(
-            f"{graph.name} has no products, or means, or too many weights, and is written in Triton. Ask for --source triton."
+            f"{graph.name} has no products, or LayerNorm, or too many weights, and is written in Triton. Ask for --source triton."
         )
-    functions = zip(("forward", "backward"), cut, strict=True)
+    functions = zip(("forward", "backward"), tiles_of_both, strict=True)
     return "\n\n".join(emitted(made, name, tiles, "bfloat16", "bfloat16", "ieee").text for name, tiles in functions)

@@ -1,4 +1,20 @@
-"""What kernels for GPUs have in common, whichever language they are printed in: tiles, arguments, addresses, stores."""
+"""What kernels for GPUs have in common, whichever language they are printed in: tiles, arguments, addresses, stores.
+
+A run is one launch. Each tile, some units of some batch rows, belongs to one thread block (CUDA) or program (Triton)
+for all of time; its states stay in registers, and so does its slice of the recurrent weights where it fits. A product
+needs whole rows, so tiles hand their parts of a row to one another through memory, and wait for each other by data
+alone:
+
+- A buffer that is waited for starts with every bit set. That is a NaN which no store leaves behind: the sentinel.
+- A reader spins on the sentinel: it loads its whole row, past the L1 cache, until none is left in it, and then
+  multiplies.
+- Each place is written once in a launch, in one piece (of two neighbours in CUDA C++), and never changes again.
+
+So whatever a reader finds that is no sentinel is the final value, nothing else has to be ordered, and no fence or flag
+is needed: a hand-over costs one way through the L2 cache instead of a barrier's three. It ends because all tiles of a
+launch are resident at once (a cooperative launch, of as many batch rows as fit), and because a tile stores what others
+wait for before it waits itself.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +28,18 @@ from recurra.engines.fused.stages import Place, Plan, Step
 
 @dataclass(frozen=True)
 class Tiles:
-    """How a run is cut into programs.
+    """How a run is divided into tiles.
 
-    - `units`, `lanes`: what one program owns; powers of two. `alone`: it owns whole rows and waits for nobody.
-    - `resident`: the weights stay on chip from step to step; otherwise they are read again, from the second-level cache
-      where they fit.
-    - `split`: into how many sums over parts of the inputs a product is cut, for warps to work on side by side.
+    - `units`, `rows`: the size of a tile in units and batch rows; powers of two. `alone`: it has all units, waits for nobody.
+    - `resident`: weights stay in registers or shared memory from step to step; otherwise each step reads them again, from
+      the L2 cache where they fit.
+    - `split`: into how many sums over parts of the inputs a product is divided, for warps to work on side by side.
     - `native`: written in CUDA C++, with weights of `itemsize` bytes in registers; otherwise in Triton. `buffers`: for the sums
       of products; with two, no warp waits until the others have read theirs.
     """
 
     H: int
-    lanes: int
+    rows: int
     units: int
     alone: bool = False
     resident: bool = True
@@ -34,8 +50,8 @@ class Tiles:
     buffers: int = 2
 
     @property
-    def programs(self) -> int:
-        """That share the units."""
+    def count(self) -> int:
+        """Tiles that share the units."""
         return -(-self.H // self.units)
 
 
@@ -48,7 +64,7 @@ class Source:
 
 
 def exchanged_rows(step: Step, tiles: Tiles) -> list[int]:
-    """The rows between passes that programs hand to one another: those that products read."""
+    """The rows between passes that tiles hand to one another: those that products read."""
     if tiles.alone:
         return []
     return sorted({product.source.number for product in step.products if product.source.kind == "row"})
@@ -56,15 +72,15 @@ def exchanged_rows(step: Step, tiles: Tiles) -> list[int]:
 
 @lru_cache(maxsize=1024)
 def awaited_states(step: Step) -> frozenset[str]:
-    """The states that products read, and so other programs than those that store them."""
+    """The states that products read, and so other tiles than those that store them."""
     return frozenset(product.source.name for product in step.products if product.source.kind == "state")
 
 
 def state_argument(name: str, role: str = "s") -> str:
     """What an argument of a kernel is called that belongs to a state. The role comes first: no state's name can be taken for it.
 
-    - `s`: its values; `initial`, `final`: those before the first step and before each lane's end, or their gradients;
-    - `arriving`: gradients from outside at each step; `per_step`, `per_lane`: how far these lie apart.
+    - `s`: its values; `initial`, `final`: those before the first step and before each batch row's end, or their gradients;
+    - `arriving`: gradients from outside at each step; `per_step`, `per_row`: how far these lie apart.
     """
     return f"{role}_{name}"
 
@@ -82,7 +98,7 @@ class Address:
         return step if self.shift is None else f"({step} + {self.shift})"
 
     def row(self, step: str, H: int) -> tuple[str, str]:
-        """The address of the first lane's row at a step, and the distance from lane to lane."""
+        """The address of the first batch row at a step, and the distance to the next."""
         if self.blocks is None:
             return f"{self.buffer} + {self.at(step)} * B * H", "H"
         width = self.blocks * H
@@ -93,8 +109,8 @@ class Kernel(ABC):
     """A plan's forward or backward run in one launch. Subclasses print it in a language: they say how this language writes
     a variable that each thread has for each of its units, an address, a store, the products and the loops around them."""
 
-    lane: str  # the number of a lane, in an address
-    own: str  # a variable that each thread has for each of its units and lanes
+    row: str  # the number of a batch row, in an address
+    own: str  # a variable that each thread has for each unit and batch row of its own
     now: str  # one that was loaded ahead of time
     end: str  # of a line
 
@@ -110,12 +126,12 @@ class Kernel(ABC):
             self.types["bias"] = "const parameter*"
         self.types |= {f"p_{name}": "const float*" for name in self.graph.parameters}
         for name in self.graph.noises:
-            self.types |= {f"n_{name}": "const parameter*", f"by_step_{name}": "whole", f"by_lane_{name}": "whole"}
+            self.types |= {f"n_{name}": "const parameter*", f"by_step_{name}": "whole", f"by_row_{name}": "whole"}
         self.types |= {f"weights_{k}": "const number*" for k in range(len(plan.groups))}
         if forward:
             self.types |= {f"rows_{k}": "number*" for k in self.rows}
             return
-        kinds = {"arriving": "const number*", "per_step": "whole", "per_lane": "whole", "final": "const number*"}
+        kinds = {"arriving": "const number*", "per_step": "whole", "per_row": "whole", "final": "const number*"}
         for state in self.graph.states:
             self.types |= {state_argument(state.name, role): kind for role, kind in kinds.items()}
             self.types[state_argument(state.name, "initial")] = "float*"
@@ -140,7 +156,7 @@ class Kernel(ABC):
         raise AssertionError(place)
 
     def prefetched(self, place: Place) -> str:
-        """The name under which a number of this step is loaded while an earlier one is computed: it was in memory before the
+        """The name under which a number of this step is prefetched while an earlier one is computed: it was in memory before the
         kernel began. Empty for places of which this is not true."""
         match place.kind:
             case "tape":
@@ -153,15 +169,15 @@ class Kernel(ABC):
 
     def prefetch_address(self, place: Place, step: str) -> str:
         if place.kind == "noise":
-            return self.strided(f"n_{place.name}", f"by_step_{place.name}", f"by_lane_{place.name}", step)
+            return self.strided(f"n_{place.name}", f"by_step_{place.name}", f"by_row_{place.name}", step)
         return self.element(self.address(place), step)
 
-    def strided(self, buffer: str, per_step: str, per_lane: str, step: str) -> str:
-        return f"{buffer} + {step} * {per_step} + {self.lane} * {per_lane} + unit"
+    def strided(self, buffer: str, per_step: str, per_row: str, step: str) -> str:
+        return f"{buffer} + {step} * {per_step} + {self.row} * {per_row} + unit"
 
     def arriving_address(self, state: str, step: str) -> str:
         """Of what arrives at a state's gradient from outside."""
-        return self.strided(f"arriving_{state}", f"per_step_{state}", f"per_lane_{state}", step)
+        return self.strided(f"arriving_{state}", f"per_step_{state}", f"per_row_{state}", step)
 
     def read(self, node: Node, place: Place) -> str:
         name = self.prefetched(place)
@@ -221,11 +237,11 @@ class Kernel(ABC):
 
     @abstractmethod
     def masked(self, value: str) -> str:
-        """In the backward run zero past a lane's end."""
+        """In the backward run zero past a batch row's end."""
 
     @abstractmethod
     def put(self, address: Address, value: str, *, awaited: bool) -> str:
-        """A store; other programs may wait for it."""
+        """A store; other tiles may wait for it."""
 
     @abstractmethod
     def store_next(self, place: Place, value: str) -> list[str]: ...

@@ -21,15 +21,15 @@ REALS = {torch.float32: "float", torch.float64: "double"}
 
 
 class Rows(ctypes.Structure):
-    """Where the row of each step and lane lies: an address and the distances from step to step and from lane to lane."""
+    """Where the numbers of each step and batch row lie: an address, and the distances from step to step and from row to row."""
 
-    _fields_ = (("at", ctypes.c_void_p), ("step", ctypes.c_int64), ("lane", ctypes.c_int64))
+    _fields_ = (("at", ctypes.c_void_p), ("step", ctypes.c_int64), ("row", ctypes.c_int64))
 
 
 def rows(x: Float[Tensor, "T B _"]) -> Rows:
     """Those of a tensor whose last axis is contiguous."""
-    step, lane, _ = x.stride()
-    return Rows(x.data_ptr(), step, lane)
+    step, row, _ = x.stride()
+    return Rows(x.data_ptr(), step, row)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,13 +4,13 @@
 #pragma once
 #include "arguments.hpp"
 
-static inline long most_lanes(const Sequence& a) { return (a.B + a.workers - 1) / a.workers + 1; }
-static inline long workspace(long lanes, long H, long rows, long means) {
-    return round_up(lanes * rows * H, V) + round_up(lanes * means, V) + V;
+static inline long most_rows(const Sequence& a) { return (a.B + a.workers - 1) / a.workers + 1; }
+static inline long workspace(long batch, long H, long rows, long means) {
+    return round_up(batch * rows * H, V) + round_up(batch * means, V) + V;
 }
-static inline long forward_workspace(const Sequence& a) { return workspace(most_lanes(a), a.H, FORWARD_ROWS, FORWARD_MEANS); }
+static inline long forward_workspace(const Sequence& a) { return workspace(most_rows(a), a.H, FORWARD_ROWS, FORWARD_MEANS); }
 static inline long backward_workspace(const Sequence& a) {
-    return workspace(most_lanes(a), a.H, BACKWARD_ROWS, BACKWARD_MEANS) + (most_lanes(a) * VALUES + SUMS) * a.H;
+    return workspace(most_rows(a), a.H, BACKWARD_ROWS, BACKWARD_MEANS) + (most_rows(a) * VALUES + SUMS) * a.H;
 }
 // To step t: the addresses of all values that lie in memory by time.
 static inline void move(const Sequence& a, Step& s, long t) {
@@ -63,9 +63,9 @@ extern "C" long backward_memory(const Backward* given) {
 // ---- forward -----------------------------------------------------------------------------------------------------
 static void forward_steps(const Forward& a, long thread, long first, long last) {
     Step s;
-    s.first = first, s.lanes = last - first;
+    s.first = first, s.batch = last - first;
     s.rows = a.workspace + thread * forward_workspace(a);
-    s.means = s.rows + round_up(s.lanes * FORWARD_ROWS * a.H, V);
+    s.means = s.rows + round_up(s.batch * FORWARD_ROWS * a.H, V);
     for (long t = 0; t < a.T; ++t) {
         move(a, s, t);
         forward_passes(a, s, t, last);
@@ -85,8 +85,8 @@ extern "C" void forward(const Forward* given) {
     const Block x{a.x, a.T, a.B}, drives = tape(a);
     const bool few = a.B < a.threads;
     if (few) times_by_rows(x, a.D, a.weights_x, drives, DRIVES * a.H, a.threads);
-    share_lanes(a.workers, a.B, [&](long thread, long first, long last) {
-        if (!few) times(x.lanes(first, last), a.D, a.weights_x, drives.lanes(first, last), DRIVES * a.H);
+    share_batch(a.workers, a.B, [&](long thread, long first, long last) {
+        if (!few) times(x.batch(first, last), a.D, a.weights_x, drives.batch(first, last), DRIVES * a.H);
         forward_steps(a, thread, first, last);
     });
     for (int k = 0; k < STATES; ++k) copy_last(a.state[k], DEPTH[k], a.T, a.B, a.H, a.lengths, a.final[k]);
@@ -115,21 +115,21 @@ extern "C" void stream(Forward* a, real* x, real* out, long steps) {
 // What arrives at the DEPTH youngest values of each state lies in a ring of DEPTH + 1 rows by time.
 static void backward_steps(const Backward& a, long thread, long first, long last) {
     Step s;
-    s.first = first, s.lanes = last - first;
+    s.first = first, s.batch = last - first;
     s.rows = a.workspace + thread * backward_workspace(a);
-    s.means = s.rows + round_up(s.lanes * BACKWARD_ROWS * a.H, V);
-    const long plane = s.lanes * a.H, sums = SUMS * a.H, often = 512 / s.lanes + 1;
-    real* const rings = s.means + round_up(s.lanes * BACKWARD_MEANS, V);
+    s.means = s.rows + round_up(s.batch * BACKWARD_ROWS * a.H, V);
+    const long plane = s.batch * a.H, sums = SUMS * a.H, often = 512 / s.batch + 1;
+    real* const rings = s.means + round_up(s.batch * BACKWARD_MEANS, V);
     const auto ring = [&](int k, long time) { return rings + (value_of(k) + time % (DEPTH[k] + 1)) * plane; };
     real* const totals = a.sums + thread * sums;
     s.sums = rings + VALUES * plane;
     std::memset(s.sums, 0, sums * sizeof(real));
     std::memset(totals, 0, sums * sizeof(real));
-    for (long lane = first; lane < last; ++lane)
+    for (long b = first; b < last; ++b)
         for (int k = 0; k < STATES; ++k)
             for (long d = 0; d < DEPTH[k]; ++d) {
-                real* to = ring(k, (a.lengths ? a.lengths[lane] : a.T) + d) + (lane - first) * a.H;
-                if (a.final[k]) std::memcpy(to, a.final[k] + (d * a.B + lane) * a.H, a.H * sizeof(real));
+                real* to = ring(k, (a.lengths ? a.lengths[b] : a.T) + d) + (b - first) * a.H;
+                if (a.final[k]) std::memcpy(to, a.final[k] + (d * a.B + b) * a.H, a.H * sizeof(real));
                 else std::memset(to, 0, a.H * sizeof(real));
             }
     for (long t = a.T - 1; t >= 0; --t) {
@@ -145,10 +145,10 @@ static void backward_steps(const Backward& a, long thread, long first, long last
         if (t % often == 0)
             for (long i = 0; i < sums; ++i) totals[i] += s.sums[i], s.sums[i] = 0;
     }
-    for (long lane = first; lane < last; ++lane)
+    for (long b = first; b < last; ++b)
         for (int k = 0; k < STATES; ++k)
             for (long d = 0; a.d_state[k] && d < DEPTH[k]; ++d)
-                std::memcpy(a.d_state[k] + (d * a.B + lane) * a.H, ring(k, d) + (lane - first) * a.H, a.H * sizeof(real));
+                std::memcpy(a.d_state[k] + (d * a.B + b) * a.H, ring(k, d) + (b - first) * a.H, a.H * sizeof(real));
 }
 // Steps, then the gradients of inputs, weights and parameters that are wanted.
 extern "C" void backward(const Backward* given) {
@@ -159,17 +159,17 @@ extern "C" void backward(const Backward* given) {
     const long row = GRADIENTS * a.H, size_W = DRIVES * a.H * a.D, size_U = MATRICES * a.H * a.H;
     const Block x{a.x, a.T, a.B}, d_x{a.d_x, a.T, a.B}, adjoints{{a.gradient, a.B * row, row}, a.T, a.B};
     const bool few = a.B < a.threads;
-    share_lanes(a.workers, a.B, [&](long thread, long first, long last) {
+    share_batch(a.workers, a.B, [&](long thread, long first, long last) {
         backward_steps(a, thread, first, last);
         const auto adjoint = [&](long slot) {
-            return Block{{a.gradient + slot * a.H, a.B * row, row}, a.T, a.B}.lanes(first, last);
+            return Block{{a.gradient + slot * a.H, a.B * row, row}, a.T, a.B}.batch(first, last);
         };
-        const auto rows = [&](real* at) { return Block{{at, a.B * a.H, a.H}, a.T, a.B}.lanes(first, last); };
-        if (a.d_x.at && !few) times(adjoint(0), DRIVES * a.H, a.weights_x, d_x.lanes(first, last), a.D);
+        const auto rows = [&](real* at) { return Block{{at, a.B * a.H, a.H}, a.T, a.B}.batch(first, last); };
+        if (a.d_x.at && !few) times(adjoint(0), DRIVES * a.H, a.weights_x, d_x.batch(first, last), a.D);
         real* const part = a.parts + (thread - 1) * (size_W + size_U);
         real* const d_W = thread && a.d_W ? part : a.d_W;
         real* const d_U = thread && a.d_U ? part + size_W : a.d_U;
-        gather_weights(a, x.lanes(first, last), d_W, d_U, adjoint, rows);
+        gather_weights(a, x.batch(first, last), d_W, d_U, adjoint, rows);
     });
     if (a.d_x.at && few) times_by_rows(adjoints, DRIVES * a.H, a.weights_x, d_x, a.D, a.threads);
     if (a.d_W) add_parts(a.d_W, size_W, a.parts, size_W + size_U, a.workers - 1);

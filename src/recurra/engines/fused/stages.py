@@ -1,11 +1,17 @@
 """What is computed when: one step of a cell, forward or backward, as passes over the units.
 
-Elementwise values need only their own unit, but a product or a mean needs a whole row first. So a step is cut into passes:
-pass k computes what has k products or means on its longest path. Between passes values live in memory, each in a `Place`.
+Elementwise values need only their own unit, but a product, or a mean within LayerNorm, needs a whole row of units
+first. So a step is divided into passes: pass k computes what has k products or means on its longest path (its *level*).
+Within a pass everything is elementwise; between passes values live in memory, each in a `Place`.
 
-What the forward run keeps for the backward run is the *tape*: of the values that the adjoint asks for, those that cannot be
-recomputed elementwise from the states. A kept value takes the place of a drive that is no longer needed, so the tape is
-hardly ever larger than the drives alone.
+Invariant: a pass reads only what is in memory before the step, or what an earlier pass has written for all units. That
+makes any order of units, and any division of them among vectors, threads or tiles, right. It holds because a whole-row
+operation always raises the level, because its argument is written in the pass of the argument's own level, and because
+a value that a later pass needs and cannot recompute elementwise gets a place in the pass that computes it.
+
+What the forward run keeps for the backward run is the *tape*: of the values that the adjoint asks for, those that
+cannot be recomputed elementwise from the states. A value takes the slot of a drive that no later pass reads, so the
+tape is hardly ever larger than the drives alone; therefore a pass must read its drives before it stores to the tape.
 """
 
 from __future__ import annotations
@@ -71,7 +77,7 @@ class Step:
     passes: tuple[Pass, ...]
     find: Callable[[Node, int], Place | None]
     rows: int
-    means: int
+    means: int  # over units: LayerNorm and its derivative have them
 
     @property
     def products(self) -> list[Product]:
@@ -86,7 +92,7 @@ def schedule(
     given: Callable[[Node], Place | None],
     groups: Iterable[tuple[tuple[Node, ...], Node | None, Place | None]],
 ) -> Step:
-    """Cut a step into passes.
+    """Divide a step into passes.
 
     - `outputs`: what must be written, and where.
     - `given`: the place of a value that is in memory from the start.
@@ -157,7 +163,7 @@ def schedule(
             return Place("tile", number=group, part=groups[group][0].index(node))
         return None
 
-    # values that a later pass needs and that have no place yet; conditions are no numbers and are taken again
+    # values that a later pass needs and that have no place yet; conditions are no numbers and are recomputed
     for k in range(top, 0, -1):
         stack, seen = [node for node, _ in stores[k]], set[Node]()
         while stack:
@@ -206,7 +212,7 @@ class Plan:
     - `gradients`: the width of the gradient buffer; drives first, then what products need of their own.
     - `places[k]`: the first gradient slot of group k. `arguments[k]`: the number of its argument buffer, or None where the
       argument is a state.
-    - `accumulated`: what the backward run sums over time and lanes: `("bias", drive)` and `("parameter", name)`.
+    - `accumulated`: what the backward run sums over time and batch rows: `("bias", drive)` and `("parameter", name)`.
     """
 
     folded: Folded

@@ -1,11 +1,12 @@
 """The one form to which a step is lowered, and what the printers of C++, CUDA C++ and Triton share in printing it.
 
-A step is a few statements: `Dot` (products of whole rows, for which a GPU kernel waits first), `Let` (a value gets a name,
-read from memory or computed), `Store` and `Reduce`. `lower_step` decides once, for every language, which values get a line of
-their own and in which order; a printer says how its language reads a place, writes an operation and stores a value.
+A step is a few statements: `Dot` (products of whole rows, for which a GPU kernel waits first), `Let` (a value gets a
+name, read from memory or computed), `Store` and `Reduce`. `lower_step` decides once, for every language, which values
+get a line of their own and in which order; a printer says how its language reads a place, writes an operation and
+stores a value.
 
-Invariant: a `Let` stands after the `Let`s of what it is computed from and before the first statement that uses it, and each
-node has at most one within a scope. So printing the statements in order, each by itself, is a program.
+Invariant: a `Let` stands after the `Let`s of what it is computed from and before the first statement that uses it, and
+each node has at most one within a scope. So printing the statements in order, each by itself, is a program.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ Statement = Dot | Let | Store | Reduce
 
 
 @dataclass(frozen=True, eq=False)
-class Lowered:
+class Lowering:
     """The statements of each pass, and what each reads from memory: the first node that asks for a place, in order."""
 
     passes: tuple[tuple[Statement, ...], ...]
@@ -66,7 +67,7 @@ def lower_step(
     soonest: Callable[[Place], int] = lambda place: 0,
     registers: Collection[str] | None = None,
     rows_in_registers: bool = False,
-) -> Lowered:
+) -> Lowering:
     """The passes of a step as statements. Nodes in `names` get a line, and so does what is used twice.
 
     - `soonest`: stores come in this order, for instance what other thread blocks wait for first.
@@ -95,7 +96,7 @@ def lower_step(
             statements.append(Reduce(node, place.number) if place.kind == "mean" else Store(node, place))
         passes.append(tuple(statements))
         reads.append(scope.reads)
-    return Lowered(tuple(passes), tuple(reads))
+    return Lowering(tuple(passes), tuple(reads))
 
 
 class _Scope:

@@ -1,8 +1,12 @@
 """A plan printed in Triton: one `forward` and one `backward` for the whole sequence, readable beside the equations.
 
-A program owns some units of some lanes and keeps their slice of the recurrent weights on chip. What a product reads is a
-whole row of units: where one program owns all of them it has the row in registers, otherwise each program stores its part
-and waits for the others' (`triton_runtime`). Elementwise values stay in registers for the whole step.
+A program has one tile and keeps its slice of the recurrent weights in shared memory. What a product reads is a whole
+row of units: where the tile has all of them the row is in registers, otherwise each program stores its part and waits
+for the others' (`gpu_kernel`). Elementwise values stay in registers for the whole step.
+
+The statements of a step are the common ones. How a product is divided into `tl.dot`s, with weights in registers, in
+shared memory or read again, has no counterpart in the other languages, and neither have the loops around a step: both
+are printed here as they are.
 """
 
 from __future__ import annotations
@@ -47,7 +51,7 @@ TRITON = Language(
     reserved=set(FUNCTIONS)
     | set(
         """
-        T B H LANES UNITS lanes units lane unit here near t step i ends alive zero nought triton tl tape gradient lengths bias
+        T B H ROWS UNITS rows units row unit here near t step i ends alive zero nought triton tl tape gradient lengths bias
         sums means first inner piece w range float
         """.split()  # noqa: SIM905
     )
@@ -64,7 +68,7 @@ IN_REGISTERS = 64 * 1024
 STREAMED = 64
 """Inputs that a product takes at a time where weights are read again at every step."""
 AHEAD = 4
-"""Steps whose numbers are on their way at once where no program waits for another; otherwise one, which the waiting hides."""
+"""Steps that are prefetched where no program waits for another; otherwise one, which the waiting hides."""
 TYPES = {"bfloat16": ("tl.bfloat16", 16), "float16": ("tl.float16", 16), "float32": ("tl.float32", 32)}
 
 
@@ -78,7 +82,7 @@ def padded(outputs: int) -> int:
 
 
 class _Kernel(Kernel):
-    lane, own, now, end = "lane", "{}", "{}", ""
+    row, own, now, end = "row", "{}", "{}", ""
 
     def __init__(self, plan: Plan, tiles: Tiles, dtype: str, precision: str, *, forward: bool):
         super().__init__(plan, tiles, forward=forward)
@@ -116,7 +120,7 @@ class _Kernel(Kernel):
         width, offset = "H", ""
         if address.blocks is not None:
             width, offset = str(address.blocks * self.tiles.H), f" + {address.block * self.tiles.H}"
-        return f"{address.buffer} + ({address.at(step)} * B + lane) * {width}{offset} + unit"
+        return f"{address.buffer} + ({address.at(step)} * B + row) * {width}{offset} + unit"
 
     def masked(self, value: str) -> str:
         return f"zero + {value}" if self.forward else f"tl.where(alive, zero + {value}, 0.0)"
@@ -178,7 +182,7 @@ class _Kernel(Kernel):
     def weights(self, product: Product, inputs: str, exists: str) -> str:
         """Loads the weights of these inputs, and of the program's columns."""
         number, H = product.number, self.tiles.H
-        width = self.tiles.programs * self.tiles.units * padded(len(product.nodes))
+        width = self.tiles.count * self.tiles.units * padded(len(product.nodes))
         mask = f"tl.expand_dims({exists}, -1)"
         if product.is_transposed:
             width, mask = H, f"{mask} & (columns_{number} < H)"
@@ -192,13 +196,13 @@ class _Kernel(Kernel):
         row, distance = self.address(product.source).row("step", self.tiles.H)
         total = f"sum_{number}"
         precise = f"input_precision='{self.precision}'"
-        lines = [f"row_{number} = {row} + lane * {distance}"]
+        lines = [f"row_{number} = {row} + row * {distance}"]
         if self.tiles.resident:
             lines += self.multiply_resident(product, total)
         else:
             chunk, depth = STREAMED, product.inputs(self.tiles.H)
             lines += [
-                f"{total} = tl.zeros((LANES, UNITS * {padded(len(product.nodes))}), tl.float32)",
+                f"{total} = tl.zeros((ROWS, UNITS * {padded(len(product.nodes))}), tl.float32)",
                 f"for first in range(0, {depth}, {chunk}):",
                 f"    inner = first + tl.arange(0, {chunk})",
                 f"    piece = wait(row_{number} + inner, near & (inner < {depth}), {self.unwritten})",
@@ -217,7 +221,7 @@ class _Kernel(Kernel):
             if self.tiles.split > 1:
                 at, mask = f"{row}[None] + {inner}[:, None]", f"near[None] & {exists}[:, None]"
             reads.append(f"row_{number}_{k} = peek({at}, {mask})")
-        held = self.tiles.lanes * self.tiles.split * chunk * (2 if self.type != "tl.float32" else 8)
+        held = self.tiles.rows * self.tiles.split * chunk * (2 if self.type != "tl.float32" else 8)
         at_once = max(1, IN_REGISTERS // held)
         lines = []
         for first in range(0, len(chunks), at_once):
@@ -258,7 +262,7 @@ class _Kernel(Kernel):
             self.tiles_of[number, 0] = total
             return []
         halves = G.bit_length() - 1
-        shape = ", ".join(["LANES", "UNITS", *["2"] * halves])
+        shape = ", ".join(["ROWS", "UNITS", *["2"] * halves])
         lines, parts = [f"{total} = tl.reshape({total}, ({shape}))"], {"": total}
         for _ in range(halves):  # the last axis is the lowest bit of the number
             new: dict[str, str] = {}
@@ -276,13 +280,13 @@ class _Kernel(Kernel):
         whole = f"tl.sum(tl.where(unit < H, zero + {value}, 0.0), 1)"
         if self.tiles.alone:
             return [f"mean_{number} = ({whole} / H)[:, None]"]
-        P = self.tiles.programs
+        P = self.tiles.count
         at = f"means + ((step * {self.step.means} + {number}) * {P} + {{}}) * B + {{}}"
         # a number for each thread: none waits for a copy
-        others = f"tl.arange(0, {padded(max(P, 32 * self.tiles.warps // self.tiles.lanes))})[:, None]"
-        parts = f"wait({at.format(others, 'lanes[None, :]')}, ({others} < {P}) & (lanes < B)[None, :], 0xffffffff)"
+        others = f"tl.arange(0, {padded(max(P, 32 * self.tiles.warps // self.tiles.rows))})[:, None]"
+        parts = f"wait({at.format(others, 'rows[None, :]')}, ({others} < {P}) & (rows < B)[None, :], 0xffffffff)"
         return [
-            f"put({at.format('tl.program_id(0)', 'lanes')}, {whole}, lanes < B, tl.float32, 0xffffffff)",
+            f"put({at.format('tl.program_id(0)', 'rows')}, {whole}, rows < B, tl.float32, 0xffffffff)",
             f"mean_{number} = (tl.sum({parts}.to(tl.float32, bitcast=True), 0) / H)[:, None]",
         ]
 
@@ -303,7 +307,7 @@ class _Kernel(Kernel):
             ")",
             "",
             f"H = tl.constexpr({self.tiles.H})",
-            f"LANES = tl.constexpr({self.tiles.lanes})",
+            f"ROWS = tl.constexpr({self.tiles.rows})",
             f"UNITS = tl.constexpr({self.tiles.units})",
             "",
             "",
@@ -314,12 +318,12 @@ class _Kernel(Kernel):
     def opening(self) -> list[str]:
         """What stays the same from step to step."""
         lines = [
-            "lanes = tl.program_id(1) * LANES + tl.arange(0, LANES)",
+            "rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)",
             "units = tl.program_id(0) * UNITS + tl.arange(0, UNITS) + nought",
-            "lane, unit = lanes.to(tl.int64)[:, None], units[None, :]",
-            "near = (lanes < B)[:, None]",
+            "row, unit = rows.to(tl.int64)[:, None], units[None, :]",
+            "near = (rows < B)[:, None]",
             "here = near & (unit < H)",
-            "zero = tl.zeros((LANES, UNITS), tl.float32)",
+            "zero = tl.zeros((ROWS, UNITS), tl.float32)",
         ]
         for k, _ in enumerate(self.graph.drives):
             lines.append(f"bias_{k} = tl.load(bias + {k} * H + unit, mask=unit < H, other=0.0).to(tl.float32)")
@@ -380,7 +384,7 @@ class _Kernel(Kernel):
             *self.first_loads("tl.cast(tl.minimum({}, T - 1), tl.int64)"),
             "for t in range(T):",
             *indent(self.take_loads(self.ahead)),
-            f"    step = tl.minimum(tl.cast(t, tl.int64) + {D}, T - 1)  # its numbers are on their way from now on",
+            f"    step = tl.minimum(tl.cast(t, tl.int64) + {D}, T - 1)  # prefetched from now on",
             *indent(self.load_ahead(D - 1)),
             "    step = tl.cast(t, tl.int64)",
             *indent(self.step_lines()),
@@ -388,7 +392,7 @@ class _Kernel(Kernel):
         ]
 
     def final(self, name: str, index: str) -> str:
-        """∂L of the final values for the lanes whose value number `index` is one of them."""
+        """∂L of the final values for the batch rows whose value number `index` is one of them."""
         late = f"({index} - ends)[:, None]"
         at, mask = self.element(Address(f"final_{name}"), late), f"({late} >= 0) & ({late} < {self.graph.depth(name)})"
         return f"tl.load({at}, mask=here & {mask}, other=0.0).to(tl.float32)"
@@ -429,9 +433,9 @@ class _Kernel(Kernel):
             out.append(f"tl.store({at}, tl.sum(tl.where(near, total_{k}, 0.0), 0), mask=units < H)")
         D = self.distance
         return [
-            "ends = tl.zeros((LANES,), tl.int32) + T",
+            "ends = tl.zeros((ROWS,), tl.int32) + T",
             "if lengths is not None:",
-            "    ends = tl.load(lengths + lanes, mask=lanes < B, other=0).to(tl.int32)",
+            "    ends = tl.load(lengths + rows, mask=rows < B, other=0).to(tl.int32)",
             *begin,
             *self.first_loads("tl.cast(tl.maximum(T - 1 - {}, 0), tl.int64)"),
             "for i in range(T):",
@@ -439,7 +443,7 @@ class _Kernel(Kernel):
             "    alive = here & (t < ends)[:, None]",
             *indent(self.take_loads(self.ahead)),
             *indent(arrive),
-            f"    step = tl.maximum(tl.cast(t, tl.int64) - {D}, 0)  # its numbers are on their way from now on",
+            f"    step = tl.maximum(tl.cast(t, tl.int64) - {D}, 0)  # prefetched from now on",
             *indent(self.load_ahead(D - 1)),
             "    step = tl.cast(t, tl.int64)",
             *indent(body),
