@@ -48,8 +48,11 @@ class Task:
     dtype: torch.dtype
     tiles: tuple[Tiles, Tiles]  # forward and backward
 
-    def common(self, T: int, B: int) -> dict[str, Any]:
-        return {"T": T, "B": B, "nought": 0, "lengths": self.lengths, **_mask_arguments(self.masks)}
+    def common(self, T: int, B: int, tape: Tensor, bias: Tensor, units: Iterable[Tensor]) -> dict[str, Any]:
+        """The arguments of both functions."""
+        given = {"T": T, "B": B, "nought": 0, "lengths": self.lengths, "tape": tape, "bias": aligned(bias)}
+        own = {f"p_{name}": value for name, value in zip(self.units, units, strict=True)}
+        return {**given, **own, **_mask_arguments(self.masks)}
 
 
 @lru_cache(maxsize=16)
@@ -176,7 +179,7 @@ def _launch(task: Task, function: str, tiles: Tiles, source: Source, arguments: 
 
 
 def unwritten(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Memory in which every number is the one that stands for "not there yet"."""
+    """Memory in which every number is the sentinel."""
     whole = torch.int16 if dtype.itemsize == 2 else torch.int32
     return torch.full(shape, -1, dtype=whole, device=device).view(dtype)
 
@@ -203,9 +206,8 @@ class Sequence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, task: Task, *tensors: Tensor) -> tuple[Tensor, ...]:
         x, W, b, U, *rest = tensors
-        units = [
-            aligned(each.float()) for each in rest[: len(task.units)]
-        ]  # folded constants would not survive 16 bits
+        # in float32: folded constants would not survive 16 bits
+        units = [aligned(each.float()) for each in rest[: len(task.units)]]
         initial = rest[len(task.units) :]
         made, graph = task.plan, task.plan.graph
         (T, B, D), H, G = x.shape, U.shape[1], len(graph.drives)
@@ -220,13 +222,9 @@ class Sequence(torch.autograd.Function):
         for known, first in zip(graph.states, initial, strict=True):
             take = unwritten if known.name in awaited or not tiles.native else torch.empty
             state = take(len(first) + T, B, H, dtype=task.dtype, device=x.device)
-            torch.mul(
-                first, 1, out=state[: len(first)]
-            )  # a copy in which no NaN is the one that stands for "not there yet"
+            torch.mul(first, 1, out=state[: len(first)])  # a copy in which no NaN is the sentinel
             states.append(state)
-        arguments = task.common(T, B) | {"tape": tape, "bias": aligned(b)}
-        arguments |= _named(graph, (bits(state) for state in states))
-        arguments |= {f"p_{name}": value for name, value in zip(task.units, units, strict=True)}
+        arguments = task.common(T, B, tape, b, units) | _named(graph, (bits(state) for state in states))
         for k, group in enumerate(made.groups):
             own = block(U, graph.matrices, group.names, H)
             in_place = own.to(task.dtype).contiguous() if tiles.native else _side_by_side(own, tiles, task.dtype)
@@ -263,17 +261,12 @@ class Sequence(torch.autograd.Function):
         gradient = unwritten(T, B, made.gradients * H, dtype=task.dtype, device=device)
         sums = torch.empty(-(-B // tiles.rows), len(made.accumulated), H, device=device)
         first = [torch.empty(len(state) - T, B, H, device=device) for state in states]
-        arguments = task.common(T, B) | {"tape": tape, "bias": aligned(b)}
-        arguments |= {
-            "gradient": bits(gradient),
-            "sums": sums,
-            "means": _means(made.backward.means, T, B, tiles, device),
-        }
+        arguments = task.common(T, B, tape, b, units) | {"gradient": bits(gradient), "sums": sums}
+        arguments["means"] = _means(made.backward.means, T, B, tiles, device)
         arguments |= _named(graph, states) | _named(graph, first, "initial") | _named(graph, final, "final")
         arguments |= _named(graph, arriving, "arriving")
         arguments |= _named(graph, (0 if each is None else each.stride(0) for each in arriving), "per_step")
         arguments |= _named(graph, (0 if each is None else each.stride(1) for each in arriving), "per_row")
-        arguments |= {f"p_{name}": value for name, value in zip(task.units, units, strict=True)}
         for k, group in enumerate(made.groups):
             arguments[f"weights_{k}"] = block(U, graph.matrices, group.names, H).to(task.dtype).contiguous()
         computed = {k: torch.empty(T, B, H, dtype=task.dtype, device=device) for k in made.arguments if k is not None}

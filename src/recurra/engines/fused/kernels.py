@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -32,44 +30,28 @@ def rows(x: Float[Tensor, "T B _"]) -> Rows:
     return Rows(x.data_ptr(), step, row)
 
 
-@dataclass(frozen=True, eq=False)
 class Kernel:
     """`forward` and `backward` of a plan, each with its structure of arguments and with how many numbers of memory it asks for.
 
     What a structure holds is said in `arguments.hpp`.
     """
 
-    plan: Plan
-    dtype: torch.dtype
-    Forward: Callable[..., Any]
-    Backward: Callable[..., Any]
-    forward: Callable[[Any], None]
-    backward: Callable[[Any], None]
-    forward_memory: Callable[[Any], int]
-    backward_memory: Callable[[Any], int]
-    open_stream: Callable[[Any], None]
-    stream: Callable[[Any, int, int, int], None]
+    def __init__(self, graph: Graph, dtype: torch.dtype):
+        self.plan = plan(graph)
+        library = build(emit(self.plan), REALS[dtype], f"the {REALS[dtype]} kernel of {graph.name}")
+        self.Forward, self.Backward = _structures(self.plan)
+        forward, backward = ctypes.POINTER(self.Forward), ctypes.POINTER(self.Backward)
+        long, address = ctypes.c_int64, ctypes.c_void_p
+        self.forward = _function(library.forward, [forward])
+        self.backward = _function(library.backward, [backward])
+        self.forward_memory = _function(library.forward_memory, [forward], long)
+        self.backward_memory = _function(library.backward_memory, [backward], long)
+        self.open_stream = _function(library.open_stream, [forward])
+        self.stream = _function(library.stream, [forward, address, address, long])
 
 
-@lru_cache(maxsize=256)
-def kernel(graph: Graph, dtype: torch.dtype) -> Kernel:
-    made = plan(graph)
-    library = build(emit(made), REALS[dtype], f"the {REALS[dtype]} kernel of {graph.name}")
-    Forward, Backward = _structures(made)
-    forward, backward = ctypes.POINTER(Forward), ctypes.POINTER(Backward)
-    long, address = ctypes.c_int64, ctypes.c_void_p
-    return Kernel(
-        made,
-        dtype,
-        Forward,
-        Backward,
-        _function(library.forward, [forward]),
-        _function(library.backward, [backward]),
-        _function(library.forward_memory, [forward], long),
-        _function(library.backward_memory, [backward], long),
-        _function(library.open_stream, [forward]),
-        _function(library.stream, [forward, address, address, long]),
-    )
+kernel = lru_cache(maxsize=256)(Kernel)
+"""The kernel of a cell and dtype, compiled if this process and the cache on disk have none."""
 
 
 def _structures(plan: Plan) -> list[type[ctypes.Structure]]:

@@ -190,20 +190,6 @@ def schedule(
     return Step(tuple(each for _, each in passes), lambda node, index: read(node, numbers[index]), rows, len(means))
 
 
-def _computed(stores: Iterable[tuple[Node, Place]], read: Callable[[Node], Place | None]) -> list[Node]:
-    """The nodes that a pass touches: its stores, and inwards until a value is read from memory."""
-    seen: dict[Node, None] = {}
-    stack = [node for node, _ in stores]
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen[node] = None
-        if read(node) is None:
-            stack.extend(node.arguments)
-    return list(seen)
-
-
 @dataclass(frozen=True, eq=False)
 class Plan:
     """Everything about a cell that the printers and the engine need; `graph` is the cell's after constant folding.
@@ -336,22 +322,10 @@ def _choose_tape(outputs: list[tuple[Node, Place]], lowered: Lowered, graph: Gra
     kept: dict[Node, int] = {}
 
     def asked(node: Node) -> bool:
-        return node in forward and node.kind != "constant"
+        return node in forward and node.kind != "constant" and not node.is_condition
 
     # the outermost forward values within the adjoint's equations
-    seen: set[Node] = set()
-    stack = [node for node, _ in outputs]
-    wanted: set[Node] = set()
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if asked(node) and not node.is_condition:
-            wanted.add(node)
-        else:
-            stack.extend(node.arguments)
-
+    wanted = {node for node in walk([node for node, _ in outputs], asked) if asked(node)}
     at_hand: dict[Node, bool] = {}
     for node in lowered.nodes:
         by_itself = available(node) is not None or node.kind == "constant"
@@ -375,7 +349,7 @@ def _place_tape(
     last_read = dict.fromkeys(graph.drives, 0)
     written: dict[Node, int] = {}
     for index, each in enumerate(step.passes):
-        for node in _computed(each.stores, lambda n, index=index: step.find(n, index)):  # type: ignore[misc]
+        for node in walk([node for node, _ in each.stores], lambda n, index=index: step.find(n, index) is not None):  # type: ignore[misc]
             if node.kind == "drive":
                 last_read[node.name] = max(last_read[node.name], index)
         for node, place in each.stores:
