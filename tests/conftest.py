@@ -1,6 +1,7 @@
 """What every test starts from: one thread, one seed, axes of annotations checked, GPU tests skipped where there is none."""
 
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ def check_axes() -> None:
 
 
 check_axes()
+os.environ.setdefault("RECURRA_OPTIMIZE", "1")  # kernels are compiled for their numbers here, not for their speed
 torch.set_num_threads(1)
 settings.register_profile("recurra", max_examples=12, deadline=None, derandomize=True, database=None)
 settings.load_profile("recurra")

@@ -27,8 +27,8 @@ from recurra import (
     where,
 )
 from recurra.engines.fused import gpu
-from recurra.engines.fused.fold import fold
-from recurra.engines.fused.programs import Tiles
+from recurra.engines.fused.gpu_kernel import Tiles
+from recurra.engines.fused.stages import plan
 from recurra.engines.protocol import YES, Evaluation, Run, Weights
 from tests.helpers import flatten, random_state
 
@@ -136,7 +136,7 @@ def problem(cell: Cell | str, B: int, T: int, H: int, *, with_lengths: bool, dty
     state = tuple(
         tuple(tuple(s.detach().float().to(dtype) for s in one) for one in each) for each in random_state(layer, B)
     )
-    lengths = torch.tensor([(T, 0, T // 2 + 1, 1)[lane % 4] for lane in range(B)]) if with_lengths else None
+    lengths = torch.tensor([(T, 0, T // 2 + 1, 1)[row % 4] for row in range(B)]) if with_lengths else None
     return layer, x, state, lengths
 
 
@@ -191,8 +191,8 @@ class Cut:
         return YES
 
     def run(self, cell: Cell, weights: Weights, x: Tensor, initial, lengths, *, record: bool = False) -> Run:
-        folded = fold(cell.graph)
-        weights = replace(weights, units=folded.units(weights.units)) if folded.made else weights
-        run = gpu.run_cut(folded.graph, weights, x, initial, lengths, record=record, dtype=self.dtype, tiles=self.tiles)
+        made = plan(cell.graph)
+        weights = replace(weights, units=made.folded.units(weights.units)) if made.folded.made else weights
+        run = gpu.run_tiled(made, weights, x, initial, lengths, record=record, dtype=self.dtype, tiles=self.tiles)
         states = None if run.states is None else tuple(each.float() for each in run.states)
         return Run(run.outputs.float(), tuple(each.float() for each in run.final), states)

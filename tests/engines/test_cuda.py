@@ -11,10 +11,9 @@ import torch
 from recurra import CATALOGUE, Learned, Recurrent, cell, exp, sqrt, tanh, where
 from recurra.cells.notation import Cell
 from recurra.engines.choose import ENGINES
-from recurra.engines.fused import gpu, nvrtc, on_chip
+from recurra.engines.fused import budget, gpu, nvrtc
 from recurra.engines.fused.build import find_compiler
-from recurra.engines.fused.fold import fold
-from recurra.engines.fused.programs import Tiles
+from recurra.engines.fused.gpu_kernel import Tiles
 from recurra.engines.fused.stages import plan
 from recurra.engines.fused.tiles import choose_tiles
 from recurra.errors import EngineError
@@ -27,8 +26,12 @@ SOME = CELLS | {each.name: each for each in (echo, tower, crossed, mixer, counte
 
 
 def is_native(cell: Cell) -> bool:
-    made = plan(fold(cell.graph).graph)
+    made = plan(cell.graph)
     return bool(made.groups) and made.forward.means == made.backward.means == 0
+
+
+LAUNCHED: list[str] = []
+"""The functions that ran on the simulated machine, in order."""
 
 
 class Simulated:
@@ -37,40 +40,43 @@ class Simulated:
     def __init__(self, source: str, function: str, shared: int, folder: Path):
         name = hashlib.sha256(source.encode()).hexdigest()[:16]
         text, library = folder / f"{name}.cpp", folder / f"{name}.so"
-        flags = [
-            "-std=c++20",
-            "-O1",
-            "-w",
-            "-shared",
-            "-fPIC",
-            "-pthread",
-            f"-I{SIMULATED}",
-            f"-I{nvrtc.HEADERS[0].parent}",
-        ]
         if not library.exists():
             text.write_text(source)
-            subprocess.run([find_compiler(), *flags, str(text), "-o", str(library)], check=True)
+            compile_simulated("-shared", "-include", str(folder / "standard.hpp"), str(text), "-o", str(library))
         self.library, self.function, self.shared = ctypes.CDLL(str(library)), function, shared
 
-    def __call__(self, programs: int, groups: int, values: list[int]) -> None:
+    def __call__(self, blocks: int, groups: int, values: list[int]) -> None:
+        LAUNCHED.append(self.function)
         held = (ctypes.c_int64 * 96)(*values)
-        self.library.launch(getattr(self.library, self.function), programs, groups, self.shared, held)
+        self.library.launch(getattr(self.library, self.function), blocks, groups, self.shared, held)
+
+
+def compile_simulated(*arguments: str) -> None:
+    folders = [f"-I{folder}" for folder in (SIMULATED, nvrtc.HEADERS[0].parent)]
+    flags = ["-std=c++20", "-O1", "-w", "-fPIC", "-pthread", *folders]
+    subprocess.run([find_compiler(), *flags, *arguments], check=True)
 
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory):
-    return tmp_path_factory.mktemp("kernels")
+    """The folder of compiled kernels. The standard library's headers are compiled once: they are most of a kernel's time."""
+    folder = tmp_path_factory.mktemp("kernels")
+    if find_compiler() is None:
+        pytest.skip("there is no C++ compiler")
+    header = folder / "standard.hpp"
+    lines = (SIMULATED / "machine.cuh").read_text().splitlines()
+    header.write_text("\n".join(line for line in lines if line.startswith("#include <")) + "\n")
+    compile_simulated("-x", "c++-header", str(header), "-o", f"{header}.gch")
+    return folder
 
 
 @pytest.fixture
 def simulate(monkeypatch, libraries):
-    if find_compiler() is None:
-        pytest.skip("there is no C++ compiler")
-
     def kernel(source, function, warps, shared, device):
         return Simulated(source, function, shared, libraries)
 
     def use(forward: Tiles, backward: Tiles | None = None, dtype: torch.dtype = torch.bfloat16) -> str:
+        LAUNCHED.clear()
         monkeypatch.setitem(ENGINES, "cut", Cut(forward, backward or forward, dtype))
         return "cut"
 
@@ -79,8 +85,15 @@ def simulate(monkeypatch, libraries):
 
 
 def agree(cell: Cell, engine: str, units: int, batch: int, dtype: torch.dtype, limit: float, T: int = 3) -> None:
-    """Outputs, final states and every gradient, in norm; what `dtype` can hold is compared."""
+    """Outputs, final states and every gradient, in norm; what `dtype` can hold is compared. Kernels in CUDA C++ ran, with tiles
+    that a GPU can run and at a size at which they are chosen there."""
     torch.manual_seed(0)
+    made, cut = plan(cell.graph), ENGINES[engine]
+    if budget.REGISTERS > 1:
+        assert all(tiles.native for tiles in choose_tiles(made, batch, units, dtype.itemsize, HERE))
+        for step, tiles in zip((made.forward, made.backward), cut.tiles, strict=True):
+            assert budget.can_run(step, tiles, 227 * 1024)
+    LAUNCHED.clear()
     layer = make_layer(cell, hidden_size=units, learn_initial=True).float()
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -90,6 +103,7 @@ def agree(cell: Cell, engine: str, units: int, batch: int, dtype: torch.dtype, l
     exact, found = (run_all(layer, x, state, lengths, engine=name) for name in ("eager", engine))
     errors = {name: float((found[name] - value).norm() / value.norm().clamp(min=1e-3)) for name, value in exact.items()}
     assert max(errors.values()) <= limit, errors
+    assert LAUNCHED == ["forward", "backward"]
 
 
 QUICK = ("lstm", "gru", "skip(d=2)", "zoneout(lstm)", "toolbox", "echo", "tower", "crossed", "counter")
@@ -105,36 +119,40 @@ QUICK = ("lstm", "gru", "skip(d=2)", "zoneout(lstm)", "toolbox", "echo", "tower"
 )
 def test_generated_kernels_agree_with_the_plain_loop(simulate, name):
     engine = simulate(small(), dtype=torch.float32)
-    agree(SOME[name], engine, 24, 3, torch.float32, 1e-4)
+    agree(SOME[name], engine, H, 3, torch.float32, 1e-4)
 
 
 @pytest.mark.parametrize(
     ("name", "forward", "backward", "batch"),
     [
         ("gru", (16, 8, 4), (16, 8, 1), 17),
-        ("lstm", (32, 16, 2), (32, 16, 2), 21),
+        ("lstm", (32, 16, 4), (32, 16, 4), 21),
         ("elman", (16, 16, 8), (64, 8, 4), 40),
     ],
 )
-def test_every_way_to_cut_agrees(simulate, name, forward, backward, batch):
-    """Several programs that wait for each other, idle threads, several rows of tiles, inputs that are no whole block."""
+def test_every_kind_of_tiles_agrees(simulate, name, forward, backward, batch):
+    """Several thread blocks that wait for each other, idle threads, several rows of tiles, inputs that are no whole block."""
     for dtype, limit in ((torch.bfloat16, 2e-2), (torch.float32, 1e-4)):
         cuts = [
-            Tiles(40, lanes, units, warps=warps, native=True, itemsize=dtype.itemsize, buffers=1 + lanes // 32)
-            for lanes, units, warps in (forward, backward)
+            Tiles(40, rows, units, warps=warps, native=True, itemsize=dtype.itemsize, buffers=1 + rows // 32)
+            for rows, units, warps in (forward, backward)
         ]
         agree(CELLS[name], simulate(*cuts, dtype=dtype), 40, batch, dtype, limit)
 
 
+H = 40
+"""More units than one tile has alone, in rows that are 16-byte aligned: CUDA C++ is chosen."""
+
+
 def small(itemsize: int = 4) -> Tiles:
-    return Tiles(24, 16, 16, warps=2, native=True, itemsize=itemsize)
+    return Tiles(H, 16, 16, warps=2, native=True, itemsize=itemsize)
 
 
 def test_rows_in_several_pieces_and_a_late_first_look(simulate, monkeypatch):
-    monkeypatch.setattr(on_chip, "REGISTERS", 1)
-    monkeypatch.setattr(on_chip, "patience", lambda *asked: 200)
-    for lanes in (16, 32):
-        tiles = Tiles(56, lanes, 16, warps=1, native=True, itemsize=4)
+    monkeypatch.setattr(budget, "REGISTERS", 1)
+    monkeypatch.setattr(budget, "patience", lambda *asked: 200)
+    for rows in (16, 32):
+        tiles = Tiles(56, rows, 16, warps=1, native=True, itemsize=4)
         agree(CELLS["elman"], simulate(tiles, dtype=torch.float32), 56, 3, torch.float32, 1e-4)
 
 
@@ -146,15 +164,15 @@ def test_a_layer_that_is_in_16_bits_itself(simulate, dtype):
     def fader(x, U, h, *, a=Learned(-7.0)):
         return exp(-exp(a)) * h + 1e-6 * tanh(x.h + U.h(h))
 
-    layer = Recurrent(fader, D, 24).to(dtype)
+    layer = Recurrent(fader, D, H).to(dtype)
     layer.engine = simulate(small(2), dtype=dtype)
-    state = ((((torch.ones(2, 24, dtype=dtype)),),),)
+    state = ((((torch.ones(2, H, dtype=dtype)),),),)
     last = layer(torch.randn(2, 40, D, dtype=dtype), state).outputs[:, -1]
     assert torch.allclose(last, torch.tensor(0.9642), atol=5e-3)
 
 
 def test_lengths_may_be_scattered_in_memory_and_changed_later(simulate):
-    layer, x = make_layer(CELLS["lstm"], hidden_size=24).float(), torch.randn(4, 5, D)
+    layer, x = make_layer(CELLS["lstm"], hidden_size=H).float(), torch.randn(4, 5, D)
     engine = simulate(small(), dtype=torch.float32)
     for lengths in (torch.tensor([5, 0, 1, 0, 3, 0, 2, 0])[::2], torch.tensor([2]).expand(4)):
         compare_engines(layer, engine, x, lengths=lengths, tolerance=1e-4)
@@ -176,9 +194,10 @@ def test_a_diverged_network_ends(simulate, dtype):
     def broken(x, U, h):
         return sqrt(tanh(x.h + U.h(h)) - 2)
 
-    layer = Recurrent(broken, D, 24)
+    layer = Recurrent(broken, D, H)
     layer.engine = simulate(small(dtype.itemsize), dtype=dtype)
     assert layer(torch.randn(2, 3, D)).outputs.isnan().all()
+    assert LAUNCHED == ["forward"]
 
 
 def test_names_of_states_do_not_meet_those_of_their_roles(simulate):
@@ -186,27 +205,27 @@ def test_names_of_states_do_not_meet_those_of_their_roles(simulate):
     def natural(x, U, h, h_final, h_initial, h_arriving):
         return tanh(x.h + U.h(h) + h_final), h, h_final, h_initial
 
-    agree(natural, simulate(small(), dtype=torch.float32), 24, 2, torch.float32, 1e-4)
+    agree(natural, simulate(small(), dtype=torch.float32), H, 2, torch.float32, 1e-4)
 
 
 def test_names_of_the_equations_do_not_meet_those_of_the_kernel(simulate):
     @cell
-    def hostile(x, U, lane, put):
-        p = tanh(x.t + U.h(lane))
-        next_lane = 0.5 * put + p
-        return next_lane, p
+    def hostile(x, U, row, put):
+        p = tanh(x.t + U.h(row))
+        next_row = 0.5 * put + p
+        return next_row, p
 
     engine = simulate(small(), dtype=torch.float32)
-    agree(hostile, engine, 24, 2, torch.float32, 1e-4)
+    agree(hostile, engine, H, 2, torch.float32, 1e-4)
 
 
-def test_numbers_without_end(simulate):
+def test_infinities(simulate):
     @cell
     def bounded(x, U, h):
         return where(x.a < float("inf"), tanh(x.a + U.h(h)), float("-inf"))
 
     engine = simulate(small(), dtype=torch.float32)
-    agree(bounded, engine, 24, 2, torch.float32, 1e-4)
+    agree(bounded, engine, H, 2, torch.float32, 1e-4)
 
 
 def test_the_forward_kernel_of_an_lstm_waits_once_for_one_product_of_four_gates():
@@ -222,7 +241,7 @@ def test_cells_without_products_are_left_to_triton():
         gpu.source_of(CATALOGUE["mingru"].graph, "cuda")
 
 
-def test_programs_fit_the_device():
+def test_thread_blocks_fit_the_device():
     for name in ("lstm", "gru", "elman", "lstm_peephole"):
         made = plan(CATALOGUE[name].graph)
         for units in (40, 256, 1000):
@@ -232,11 +251,11 @@ def test_programs_fit_the_device():
                         (made.forward, made.backward), choose_tiles(made, batch, units, itemsize, HERE), strict=True
                     ):
                         assert tiles.native
-                        assert tiles.programs <= 132
-                        assert on_chip.shared_bytes(program, tiles) <= 227 * 1024
+                        assert tiles.count <= 132
+                        assert budget.shared_bytes(program, tiles) <= 227 * 1024
 
 
-def test_rows_that_are_no_whole_words_are_left_to_triton():
+def test_rows_that_are_not_16_byte_aligned_are_left_to_triton():
     made = plan(CATALOGUE["lstm"].graph)
     assert not any(tiles.native for tiles in choose_tiles(made, 16, 250, 2, HERE))
     assert not any(tiles.native for tiles in choose_tiles(made, 16, 250, 4, HERE))

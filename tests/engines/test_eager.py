@@ -175,7 +175,7 @@ def test_a_number_or_a_parameter_may_be_the_next_state():
 
 
 @pytest.mark.parametrize("wrap", [zoneout, recurrent_dropout])
-def test_masks_differ_between_lanes_and_steps_as_declared(wrap):
+def test_masks_differ_between_batch_rows_and_steps_as_declared(wrap):
     layer = Recurrent(wrap(CATALOGUE["gru"], 0.5), D, 64)
     (mask,) = layer.stack[0][0].weights(6, B).noise.values()
     assert mask.shape == (6 if wrap is zoneout else 1, B, 64)

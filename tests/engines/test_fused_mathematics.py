@@ -64,7 +64,7 @@ BOUNDS = {  # in units of the last place; the reference in float64 is itself goo
 
 
 def arguments(dtype: torch.dtype) -> torch.Tensor:
-    """From the smallest to the largest numbers of both signs, densely where the functions bend, and what is no number."""
+    """From the smallest to the largest numbers of both signs, densely where the functions bend, and NaN."""
     info = torch.finfo(dtype)
     smallest, largest = -1074 if dtype == DOUBLE else -149, 1023 if dtype == DOUBLE else 127
     wide = torch.exp2(torch.linspace(smallest, largest + 0.99, 4001, dtype=DOUBLE))
@@ -114,7 +114,7 @@ def test_errors_stay_within_the_bound(name, dtype):
 
 @pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
 @pytest.mark.parametrize("name", REFERENCES)
-def test_infinities_and_what_is_no_number(name, dtype):
+def test_infinities_and_nan(name, dtype):
     v, found = values(dtype)
     reference = REFERENCES[name](v.double()).to(dtype)
     ours = found[name][:, 0]

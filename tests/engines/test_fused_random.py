@@ -1,4 +1,4 @@
-"""Cells made up at random, as source in the notation: the fused engine agrees with the plain loop on each of them."""
+"""Cells drawn at random, as source in the notation: the fused engine agrees with the plain loop on each of them."""
 
 import pytest
 import torch
@@ -101,12 +101,12 @@ COMPILED = {
 
 @settings(max_examples=8, **COMPILED)
 @given(source=sources(), **SIZES)
-def test_cells_made_up_at_random(source, B, T, H, with_lengths, record):
+def test_cells_drawn_at_random(source, B, T, H, with_lengths, record):
     check(source, B, T, H, with_lengths, record)
 
 
 @pytest.mark.slow
 @settings(max_examples=150, **COMPILED, derandomize=False)
 @given(source=sources(), **SIZES)
-def test_many_cells_made_up_at_random(source, B, T, H, with_lengths, record):
+def test_many_cells_drawn_at_random(source, B, T, H, with_lengths, record):
     check(source, B, T, H, with_lengths, record)

@@ -12,11 +12,11 @@ if not torch.cuda.is_available():
 
 from recurra import CATALOGUE, Recurrent, cell, sqrt, tanh
 from recurra.engines.choose import ENGINES, Choice, choose, order
-from recurra.engines.fused import gpu
-from recurra.engines.fused.programs import Tiles
+from recurra.engines.fused import gpu, nvrtc
+from recurra.engines.fused.gpu_kernel import Tiles
 from recurra.engines.fused.stages import plan
-from recurra.engines.fused.tiles import choose_tiles, choose_triton, in_words, lanes_at_once
-from recurra.engines.fused.triton import emit_backward, emit_forward
+from recurra.engines.fused.tiles import choose_tiles, choose_triton, in_words, rows_at_once
+from recurra.engines.fused.triton import emit
 from recurra.engines.protocol import Evaluation
 from recurra.types import Shape
 from tests.engines.fused_helpers import Cut, banded, crossed, echo, tower
@@ -32,6 +32,18 @@ WAYS = {
 }
 """One program each: in the interpreter programs run one after another, so none may wait for another."""
 MORE = {each.name: each for each in (echo, tower, crossed, banded)}
+TILED = {
+    "alone": ("lstm", "lstm_coupled", "skip", "rotation", "carousel", "leaky(alpha=0.4)", "echo"),
+    "split": (
+        *("jordan", "indrnn", "mingru", "orthogonal", "two_speeds", "shared", "normed", "autonomous", "memory"),
+        *("recurrent_dropout(gru)", "banded"),
+    ),
+    "streamed": (
+        *("gru", "delayed", "deep_transition", "minlstm", "lru", "toolbox", "updater", "elman(relu)", "crossed"),
+    ),
+}
+"""Which cell is compared with which tiles; `shared` for all others. Cells with several products, delays, LayerNorm or none of
+these are in each row."""
 interpreted = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy computes what a mask then leaves out
 
 
@@ -47,14 +59,16 @@ def cut(monkeypatch):
 
 
 @interpreted
-@pytest.mark.parametrize("name", [*CELLS, *MORE])
-def test_generated_kernels_agree_with_the_plain_loop(cut, name):
-    way = WAYS[list(WAYS)[len(name) % 4]]
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [(name, next((way for way in TILED if name in TILED[way]), "shared")) for name in [*CELLS, *MORE]],
+)
+def test_generated_kernels_agree_with_the_plain_loop(cut, name, way):
     layer = make_layer({**CELLS, **MORE}[name], hidden_size=H, learn_initial=True).float().to(HERE)
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.mul_(0.5)
-    engine = cut(way)
+    engine = cut(WAYS[way])
     x = torch.randn(B, 3, D, device=HERE)
     lengths = torch.tensor([2, 0, 3], device=HERE)
     compare_engines(layer, engine, x, random_state(layer), lengths, tolerance=2e-4)
@@ -63,7 +77,7 @@ def test_generated_kernels_agree_with_the_plain_loop(cut, name):
 @interpreted
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ["lstm", "gru", "lstm_norm", "skip(d=2)"])
-def test_every_way_to_cut_agrees(cut, name, way):
+def test_every_kind_of_tiles_agrees(cut, name, way):
     layer = make_layer(CELLS[name], hidden_size=H).float().to(HERE)
     compare_engines(layer, cut(WAYS[way]), torch.randn(B, 3, D, device=HERE), tolerance=2e-4)
 
@@ -86,8 +100,8 @@ def test_the_source_is_python_and_names_every_argument_once(name):
     graph = CELLS[name].graph
     for units, batch in ((7, 3), (64, 16), (200, 40)):
         cut = choose_triton(plan(graph), batch, units, 2, HERE)
-        for emit, tiles in zip((emit_forward, emit_backward), cut, strict=True):
-            source = emit(plan(graph), tiles, "bfloat16", "ieee")
+        for forward, tiles in zip((True, False), cut, strict=True):
+            source = emit(plan(graph), tiles, "bfloat16", "ieee", forward=forward)
             ast.parse(source.text)
             assert len(set(source.arguments)) == len(source.arguments)
 
@@ -112,9 +126,9 @@ def test_names_of_states_do_not_meet_those_of_their_roles(cut):
 
 def test_names_of_the_equations_do_not_meet_those_of_the_kernel(cut):
     @cell
-    def hostile(x, U, tape, lanes):
+    def hostile(x, U, tape, rows):
         last_tape = tanh(x.t + U.h(tape))
-        row_0_0 = 0.5 * lanes + last_tape
+        row_0_0 = 0.5 * rows + last_tape
         return row_0_0, last_tape
 
     layer = make_layer(hostile, hidden_size=H).float().to(HERE)
@@ -126,22 +140,25 @@ def test_tiles_fit_the_device():
         for size in (1, 31, 33, 512, 1024, 4096):
             for batch in (1, 17, 4096):
                 for tiles in choose_tiles(plan(CATALOGUE[name].graph), batch, size, 2, torch.device("cpu")):
-                    assert tiles.units * tiles.programs >= size
-                    assert tiles.alone or tiles.programs <= 132
-                    assert (lanes_at_once(tiles, torch.device("cpu")) or 1) >= 1
+                    assert tiles.units * tiles.count >= size
+                    assert tiles.alone or tiles.count <= 132
+                    assert (rows_at_once(tiles, torch.device("cpu")) or 1) >= 1
 
 
-def test_how_a_run_is_cut_is_said_in_words():
+def test_tiles_are_described_in_words():
     here = torch.device("cpu")
 
     def said(name, batch, units):
         return in_words(plan(CATALOGUE[name].graph), batch, units, 2, here)
 
-    assert said("lstm", 16, 256) == "weights stay in registers, 16 programs of 16 units and 16 lanes"
-    assert said("lstm", 256, 1024) == "weights stay in registers, 64 programs of 16 units and 64 lanes, 2 launches"
+    assert said("lstm", 16, 256) == "weights stay in registers, 16 thread blocks of 16 units and 16 batch rows"
+    assert (
+        said("lstm", 256, 1024)
+        == "weights stay in registers, 64 thread blocks of 16 units and 64 batch rows, 2 launches"
+    )
     assert said("lstm_norm", 16, 256).startswith("weights stay in shared memory")
     assert said("lstm", 1, 4096).startswith("weights are read again at every step")
-    assert said("lstm", 4096, 20) == "each program owns all units of its lanes"
+    assert said("lstm", 4096, 20) == "each program has all units of its batch rows"
     assert said("mingru", 4096, 4096) == "units run on their own"
     asked = Choice(
         "auto", ENGINES["fused"], {"fused": Evaluation(True, how="so"), "vendor": Evaluation(False, "too large")}
@@ -162,6 +179,20 @@ LONG = ("lstm", "gru", "leaky", "echo")
 """Cells that are also compared over 2,048 steps; the plain loop in float64 takes seconds for each."""
 
 
+@pytest.fixture
+def launched(monkeypatch):
+    """The functions that were launched in CUDA C++."""
+    functions: list[str] = []
+    compiled = nvrtc.kernel
+
+    def kernel(source, function, *rest):
+        functions.append(function)
+        return compiled(source, function, *rest)
+
+    monkeypatch.setattr(nvrtc, "kernel", kernel)
+    return functions
+
+
 def errors(layer, x, lengths, dtype, engine="fused"):
     """‖difference‖ / ‖value‖ of outputs, final states and every gradient, against the plain loop in float64."""
     exact = run_all(copy.deepcopy(layer).double(), x.double(), lengths=lengths, engine="eager")
@@ -175,10 +206,12 @@ def errors(layer, x, lengths, dtype, engine="fused"):
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", LIMITS, ids=str)
 @pytest.mark.parametrize("name", [*CATALOGUE, *MORE])
-def test_kernels_agree_on_a_gpu(name, dtype):
+def test_kernels_agree_on_a_gpu(name, dtype, launched):
     """Within the limit; where numbers of that dtype are too coarse for the plain loop to be, about as good as the loop."""
     torch.manual_seed(0)
-    in_triton = [(5, 65, 47, True), (3, 2048, 33, True)]  # rows are no whole words of 16 bytes
+    made = plan({**CATALOGUE, **MORE}[name].graph)
+    has_cuda = bool(made.groups) and not made.forward.means
+    in_triton = [(5, 65, 47, True), (3, 2048, 33, True)]  # rows are not 16-byte aligned
     in_cuda = [(33, 40, 128, False), (5, 65, 48, True), (3, 2048, 40, True)]
     for batch, T, units, with_lengths in [*in_triton, *in_cuda]:
         size = units - units % 4 if name in ("clockwork", "banded") else units
@@ -189,7 +222,10 @@ def test_kernels_agree_on_a_gpu(name, dtype):
         T = T if name in LONG else min(T, 65)
         x = torch.randn(batch, T, 12, device="cuda").to(dtype).float()
         lengths = torch.randint(0, T + 1, (batch,)) if with_lengths else None
+        launched.clear()
         found = errors(layer, x, lengths, dtype)
+        in_cuda_now = has_cuda and size * dtype.itemsize % 16 == 0
+        assert launched == (["forward", "backward"] if in_cuda_now else [])
         beyond = {key: error for key, error in found.items() if not error <= LIMITS[dtype]}
         if beyond:
             loop = errors(layer, x, lengths, dtype, "eager")  # NaN where its own arithmetic breaks down
@@ -202,12 +238,12 @@ def test_kernels_agree_on_a_gpu(name, dtype):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["lstm", "gru"])
-def test_programs_of_many_lanes_agree_on_a_gpu(name):
+def test_tiles_of_many_batch_rows_agree_on_a_gpu(name):
     torch.manual_seed(0)
     layer = Recurrent(CATALOGUE[name], 12, 1000).cuda().bfloat16().float()
     x = torch.randn(101, 9, 12, device="cuda").bfloat16().float()
     tiles = choose_tiles(plan(CATALOGUE[name].graph), 101, 1000, 2, x.device)
-    assert all(each.native and each.lanes == 64 for each in tiles)
+    assert all(each.native and each.rows == 64 for each in tiles)
     found = errors(layer, x, torch.randint(0, 10, (101,)), torch.bfloat16)
     assert max(found.values()) <= LIMITS[torch.bfloat16], found
 
@@ -252,7 +288,7 @@ def test_any_size_runs(batch, units):
 
 
 @pytest.mark.gpu
-def test_auto_prefers_kernels_that_keep_their_weights_on_chip():
+def test_auto_prefers_kernels_with_resident_weights():
     device = torch.device("cuda")
     small, large = Shape(16, 64, 256, 256), Shape(16, 64, 4096, 4096)
     assert choose("auto", CATALOGUE["lstm"], device, torch.bfloat16, small).name == "fused"

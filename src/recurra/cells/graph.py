@@ -127,12 +127,17 @@ def evaluate_in_order(
             values[node] = product(node.name, arguments[0])
         elif node.kind == "norm":
             gain = leaf(make("parameter", name=node.name))
-            values[node] = torch.nn.functional.layer_norm(arguments[0], gain.shape[-1:], gain, eps=NORM_EPSILON)
+            values[node] = layer_norm(arguments[0], gain)
         elif node.kind in LEAVES:
             values[node] = leaf(node)
         else:
             values[node] = OPERATIONS[node.kind].value(*arguments)
     return values
+
+
+def layer_norm(v: Tensor, gain: Tensor) -> Tensor:
+    """LayerNorm (Ba et al. 2016) over the units, without a bias."""
+    return torch.nn.functional.layer_norm(v, v.shape[-1:], gain, eps=NORM_EPSILON)
 
 
 def write(node: Node, names: Mapping[Node, str] | None = None, *, top: bool = True) -> str:
@@ -156,22 +161,7 @@ def write(node: Node, names: Mapping[Node, str] | None = None, *, top: bool = Tr
     return OPERATIONS[node.kind].text.format(*_bracketed(node, inner, names, "({})"))
 
 
-_GREEK = {
-    "alpha",
-    "beta",
-    "gamma",
-    "delta",
-    "epsilon",
-    "eta",
-    "theta",
-    "lambda",
-    "mu",
-    "rho",
-    "sigma",
-    "tau",
-    "phi",
-    "omega",
-}
+_GREEK = set("alpha beta gamma delta epsilon eta theta lambda mu rho sigma tau phi omega".split())  # noqa: SIM905
 
 
 def _symbol(name: str) -> str:

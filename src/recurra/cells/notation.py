@@ -22,21 +22,9 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NoReturn, overload
 
-import torch
 from torch import Tensor
 
-from recurra.cells.graph import (
-    NORM_EPSILON,
-    Graph,
-    Node,
-    Noise,
-    StateVariable,
-    arrange,
-    constant,
-    make,
-    operation,
-    walk,
-)
+from recurra.cells.graph import Graph, Node, Noise, StateVariable, arrange, constant, layer_norm, make, operation, walk
 from recurra.cells.operations import ACTIVATIONS, OPERATIONS, Expression, Value
 from recurra.cells.parameters import Fixed, Learned, spread
 from recurra.errors import CellError, OptionError, nearest
@@ -287,7 +275,7 @@ def ago(state: Value, d: int) -> Value:
 
 
 def norm(v: Value, name: str = "") -> Value:
-    """Layer normalisation of a gate over its units, with a learned gain: the one reduction that a cell may use.
+    """LayerNorm of a gate over its units, with a learned gain: the one reduction that a cell may use.
 
     `name` names the gain (`gain_NAME`); without it gains are numbered.
     """
@@ -304,7 +292,7 @@ def norm(v: Value, name: str = "") -> Value:
     gains = _gains.get()
     if gains is None:
         raise CellError("norm was called outside of a cell.")
-    return torch.nn.functional.layer_norm(v, v.shape[-1:], next(gains), eps=NORM_EPSILON)
+    return layer_norm(v, next(gains))
 
 
 _gains: ContextVar[Iterator[Tensor] | None] = ContextVar("gains", default=None)

@@ -60,7 +60,9 @@ def _equations(graph: Graph) -> list[str]:
     parts = ["## Equations", f"```math\n\\begin{{aligned}}\n{lines}\n\\end{{aligned}}\n```"]
     parts += ["In the notation, where a prime marks the next state:", f"```text\n{graph}\n```"]
     if any(node.kind == "norm" for node in graph.nodes):
-        parts.append(f"`norm(v)` is (v − mean) / √(variance + {NORM_EPSILON:g}) over the units, times a learned gain.")
+        parts.append(
+            f"`norm(v)` is LayerNorm: (v − mean) / √(variance + {NORM_EPSILON:g}) over the units, times a learned gain."
+        )
     for noise in graph.noises.values():
         parts.append(
             f"`{noise.name}` is a random mask, drawn for each {noise.per}: {noise.scale:g} with probability "

@@ -54,7 +54,7 @@ class Box:
 
     @property
     def height(self) -> float:
-        if self.kind in ("lane", "operation"):
+        if self.kind in ("dummy", "operation"):
             return DISK if self.kind == "operation" else 0.0
         return max(34.0, 14 + LINE * (len(self.lines) + bool(self.name and self.kind == "gate")), ROW * len(self.rows))
 
@@ -236,16 +236,16 @@ def _show(text: str) -> str:
 
 @dataclass(eq=False)
 class _Layout:
-    """Boxes in columns, with a lane through each column that a long edge passes."""
+    """Boxes in columns, with a dummy node in each column that a long edge passes (Sugiyama et al. 1981)."""
 
     boxes: list[Box]
     columns: list[list[Box]] = field(default_factory=list)
     links: list[tuple[Box, Box]] = field(default_factory=list)  # between neighbouring columns
-    lanes: dict[tuple[Box, str], list[Box]] = field(default_factory=dict)
+    dummies: dict[tuple[Box, str], list[Box]] = field(default_factory=dict)
     edges: list[tuple[Box, str, Box, str]] = field(default_factory=list)
 
     def arrange(self) -> _Layout:
-        for step in (self._assign_layers, self._add_lanes, self._order, self._place):
+        for step in (self._assign_layers, self._add_dummies, self._order, self._place):
             step()
         return self
 
@@ -270,21 +270,21 @@ class _Layout:
             box.layer -= first
             self.columns[box.layer].append(box)
 
-    def _add_lanes(self) -> None:
+    def _add_dummies(self) -> None:
         for source, row, target, _ in self.edges:
-            lanes = self.lanes.setdefault((source, row), [])
-            while source.layer + len(lanes) + 1 < target.layer:
-                lane = Box("lane", layer=source.layer + len(lanes) + 1)
-                self.links.append((lanes[-1] if lanes else source, lane))
-                self.columns[lane.layer].append(lane)
-                lanes.append(lane)
+            dummies = self.dummies.setdefault((source, row), [])
+            while source.layer + len(dummies) + 1 < target.layer:
+                dummy = Box("dummy", layer=source.layer + len(dummies) + 1)
+                self.links.append((dummies[-1] if dummies else source, dummy))
+                self.columns[dummy.layer].append(dummy)
+                dummies.append(dummy)
         for source, row, target, _ in self.edges:
             self.links.append((self.before(source, row, target), target))
 
     def before(self, source: Box, row: str, target: Box) -> Box:
-        """The last lane on the way to the target, or the source itself."""
+        """The last dummy on the way to the target, or the source itself."""
         steps = target.layer - source.layer - 1
-        return self.lanes[source, row][steps - 1] if steps else source
+        return self.dummies[source, row][steps - 1] if steps else source
 
     def _order(self) -> None:
         """Barycentres from several starting orders; the one with the fewest crossings and the shortest edges stays."""
@@ -341,40 +341,42 @@ class _Layout:
             self._sort_rows()
             for column in self.columns:
                 self._settle(column, self._wishes(column))
-        for lanes in self.lanes.values():
-            self._straighten(lanes)
+        for dummies in self.dummies.values():
+            self._straighten(dummies)
         self._give_coordinates()
 
     def _wishes(self, column: list[Box]) -> list[float]:
-        """The mean height of each box's neighbours; lanes pull at lanes most, so that long edges run straight."""
+        """The mean height of each box's neighbours; dummies pull at dummies most, so that long edges run straight."""
         pulls: dict[Box, list[tuple[float, float]]] = {box: [(box.y, 1e-6)] for box in column}
         for source, row, target, _ in self.edges:
-            path = [source, *self.lanes[source, row][: target.layer - source.layer - 1], target]
+            path = [source, *self.dummies[source, row][: target.layer - source.layer - 1], target]
             for left, right in pairwise(path):
                 port = left.port(row) if left is source else 0.0
-                pull = 8.0 if left.kind == right.kind == "lane" else 1.0
+                pull = 8.0 if left.kind == right.kind == "dummy" else 1.0
                 if left in pulls:
                     pulls[left].append((right.y - port, pull))
                 if right in pulls:
                     pulls[right].append((left.y + port, pull))
         return [fsum(y * pull for y, pull in pulls[box]) / fsum(pull for _, pull in pulls[box]) for box in column]
 
-    def _straighten(self, lanes: list[Box]) -> None:
-        """One height for as long a run of lanes as there is room for, from the end backwards."""
-        k = len(lanes)
+    def _straighten(self, dummies: list[Box]) -> None:
+        """One height for as long a run of dummies as there is room for, from the end backwards."""
+        k = len(dummies)
         while k:
             low, high, start = -1e9, 1e9, k
             while start:
-                column = self.columns[lanes[start - 1].layer]
-                place = column.index(lanes[start - 1])
-                floor = column[place - 1].y + _distance(column[place - 1], lanes[0]) if place else -1e9
-                room = column[place + 1].y - _distance(lanes[0], column[place + 1]) if place + 1 < len(column) else 1e9
+                column = self.columns[dummies[start - 1].layer]
+                place = column.index(dummies[start - 1])
+                floor = column[place - 1].y + _distance(column[place - 1], dummies[0]) if place else -1e9
+                room = (
+                    column[place + 1].y - _distance(dummies[0], column[place + 1]) if place + 1 < len(column) else 1e9
+                )
                 if max(low, floor) > min(high, room) + 1e-6:
                     break
                 low, high, start = max(low, floor), min(high, room), start - 1
-            wish = fsum(lane.y for lane in lanes[start:k]) / (k - start)
-            for lane in lanes[start:k]:
-                lane.y = min(max(wish, low), high)
+            wish = fsum(dummy.y for dummy in dummies[start:k]) / (k - start)
+            for dummy in dummies[start:k]:
+                dummy.y = min(max(wish, low), high)
             k = start
 
     def _give_coordinates(self) -> None:
@@ -383,7 +385,7 @@ class _Layout:
             width = max(box.footprint for box in column)
             for box in column:
                 box.x = x + (width - box.width) / 2
-                if box.kind == "lane":
+                if box.kind == "dummy":
                     box.x, box.width = x, width
             crossing = sum(left.layer == k for left, _ in self.links)
             x += width + min(84.0, 40.0 + 6 * crossing)
@@ -399,7 +401,7 @@ class _Layout:
             heights: dict[str, list[float]] = {row: [] for row in box.rows}
             for source, row, target, _ in self.edges:
                 if source is box:
-                    heights[row].append(self.lanes[source, row][0].y if self.lanes[source, row] else target.y)
+                    heights[row].append(self.dummies[source, row][0].y if self.dummies[source, row] else target.y)
             box.rows.sort(key=lambda row: fsum(heights[row]) / max(1, len(heights[row])))
 
     @staticmethod
@@ -422,7 +424,7 @@ class _Layout:
 
 
 def _distance(upper: Box, lower: Box) -> float:
-    return upper.below + lower.above + (16.0 if upper.kind == lower.kind == "lane" else 18.0)
+    return upper.below + lower.above + (16.0 if upper.kind == lower.kind == "dummy" else 18.0)
 
 
 def _places(columns: list[list[Box]]) -> dict[Box, float]:
@@ -432,7 +434,7 @@ def _places(columns: list[list[Box]]) -> dict[Box, float]:
 
 def _natural_width(box: Box) -> float:
     match box.kind:
-        case "lane":
+        case "dummy":
             return 0.0
         case "operation":
             return max(DISK, _text_width(box.lines[0], FONT) + 14)
@@ -499,7 +501,7 @@ def draw(graph: Graph) -> str:
         'markerUnits="userSpaceOnUse" orient="auto"><path class="tip" d="M0 0.5 L8 4 L0 7.5 z"/></marker></defs>',
         f'<rect class="paper" width="{width:.0f}" height="{height:.0f}" rx="10"/>',
         *_draw_edges(layout),
-        *(line for box in every if box.kind != "lane" for line in _draw_box(box)),
+        *(line for box in every if box.kind != "dummy" for line in _draw_box(box)),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
@@ -519,11 +521,11 @@ def _draw_edges(layout: _Layout) -> Iterator[str]:
             f"C{middle:.1f} {y0:.1f} {middle:.1f} {y1:.1f} {b:.1f} {y1:.1f} L{end:.1f} {y1:.1f}"
         )
 
-    for (source, row), lanes in layout.lanes.items():
+    for (source, row), dummies in layout.dummies.items():
         here, y = source, source.y + source.port(row)
-        for lane in lanes:
-            yield f'<path class="edge" d="{curve(here, y, lane, lane.y, lane.x + lane.width)}"/>'
-            here, y = lane, lane.y
+        for dummy in dummies:
+            yield f'<path class="edge" d="{curve(here, y, dummy, dummy.y, dummy.x + dummy.width)}"/>'
+            here, y = dummy, dummy.y
     ends: dict[Box, list[tuple[float, Box, str]]] = {}
     for source, row, target, mark in layout.edges:
         last = layout.before(source, row, target)
@@ -538,7 +540,7 @@ def _draw_edges(layout: _Layout) -> Iterator[str]:
             bend = DISK / 2 - (DISK**2 / 4 - (share * reach) ** 2) ** 0.5 if target.kind == "operation" else 0.0
             path = curve(last, leaves, target, y, target.x + bend)
             yield f'<path class="edge" marker-end="url(#tip)" d="{path}"/>'
-            if last.kind == "lane" and any(left is last and right.kind == "lane" for left, right in layout.links):
+            if last.kind == "dummy" and any(left is last and right.kind == "dummy" for left, right in layout.links):
                 yield f'<circle class="joint" cx="{last.x + last.width:.1f}" cy="{last.y:.1f}" r="2.6"/>'
             if mark:
                 side = -6 if share < 0 else 14

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import cast
 
@@ -111,4 +112,9 @@ def _fail(message: str, code: int = 2) -> int:
 
 
 def main() -> None:
+    log = logging.getLogger("recurra.engines")  # tells of kernels that are compiled, which takes seconds
+    log.setLevel(logging.INFO)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("recurra: %(message)s"))
+    log.addHandler(handler)
     sys.exit(run(sys.argv[1:]))

@@ -9,15 +9,13 @@ import torch
 from recurra.cells.notation import Cell
 from recurra.engines.eager import Eager
 from recurra.engines.fused.engine import Fused
-from recurra.engines.fused.stages import plan
-from recurra.engines.fused.tiles import is_small
 from recurra.engines.protocol import Engine, Evaluation
 from recurra.engines.vendor import Vendor
 from recurra.errors import EngineError, choose_from
 from recurra.types import Shape
 
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in (Fused(), Vendor(), Eager())}
-"""Every engine, in the order in which `auto` asks them: the first yes runs. See `order` for the one exception."""
+"""Every engine by its name. `auto` asks them by their own `priority`."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +39,8 @@ def check_engine_name(name: str) -> str:
 
 
 def order(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> list[str]:
-    """On a GPU `fused` comes first where its weights stay on chip and one launch of small programs takes the batch; elsewhere
-    torch's own kernels do, for the cells that they have."""
-    if device.type != "cuda" or is_small(plan(cell.graph), shape.B, shape.H, dtype.itemsize, device):
-        return list(ENGINES)
-    return ["vendor", "fused", "eager"]
+    """The names in the order in which `auto` asks: the first yes runs."""
+    return sorted(ENGINES, key=lambda name: -ENGINES[name].priority(cell, device, dtype, shape))
 
 
 def choose(

@@ -50,6 +50,10 @@ class _Products:
 class Eager:
     name = "eager"
 
+    def priority(self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> int:
+        """Last: it runs everything, and nothing runs slower."""
+        return 0
+
     def supports(
         self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape, *, record: bool = False
     ) -> Evaluation:
@@ -85,7 +89,7 @@ class Eager:
     def _loop(
         cell: Cell, weights: Weights, x: Tensor, initial: tuple[Tensor, ...], running: Sequence[int], record: bool
     ) -> Run:
-        """All steps; at step t the first `running[t]` lanes take part and the others stand still."""
+        """All steps; at step t the first `running[t]` batch rows take part and the others stand still."""
         graph = cell.graph
         T, B, H = len(x), x.shape[1], initial[0].shape[-1]
         # taken apart once: the gradient of each drive[t] would be as large as the drives of all steps

@@ -65,11 +65,16 @@ class Run:
 class Engine(Protocol):
     """A way to run any cell that it supports.
 
+    `priority` says how soon `auto` asks it: the highest number first. It depends on what is to be run where an engine is
+    not always the faster one.
+
     `supports` must answer without running anything. `run` may rely on a yes, on inputs past a sequence's end being zero,
     and on lengths between 0 and T; it must leave the final state of a sequence as it was at its true end.
     """
 
     name: str
+
+    def priority(self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> int: ...
 
     def supports(
         self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape, *, record: bool = False

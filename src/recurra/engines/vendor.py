@@ -88,6 +88,9 @@ def recognise(graph: Graph) -> tuple[str, Names] | None:
 class Vendor:
     name = "vendor"
 
+    def priority(self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> int:
+        return 20
+
     def supports(
         self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape, *, record: bool = False
     ) -> Evaluation:

@@ -1,5 +1,5 @@
 // A GPU made of the processor's threads: what `steps.cuh` asks of the machine, slowly. Thirty-two threads are a warp, and all
-// programs of a launch run at once, so kernels that wait for each other can be tested where there is no GPU.
+// thread blocks of a launch run at once, so kernels that wait for each other can be tested where there is no GPU.
 
 #include <atomic>
 #include <barrier>
@@ -24,16 +24,16 @@ struct Warp {
     std::barrier<> all{32};
     unsigned said[32][6];
 };
-struct Program {
+struct ThreadBlock {
     std::barrier<> all{THREADS};
     std::vector<float> memory;
     Warp warps[WARPS];
 };
-static thread_local Program* program;
-static Warp& own_warp() { return program->warps[threadIdx.x / 32]; }
+static thread_local ThreadBlock* block;
+static Warp& own_warp() { return block->warps[threadIdx.x / 32]; }
 
-DEVICE float* shared_memory() { return program->memory.data(); }
-DEVICE void sync() { program->all.arrive_and_wait(); }
+DEVICE float* shared_memory() { return block->memory.data(); }
+DEVICE void sync() { block->all.arrive_and_wait(); }
 DEVICE void pause(int cycles) { std::this_thread::yield(); }
 DEVICE bool any(bool here) {
     Warp& warp = own_warp();
@@ -136,15 +136,15 @@ static void call(void* kernel, const long long* values, std::index_sequence<k...
 }
 
 // All arguments have 64 bits; `values` has 96 of them, of which the kernel reads as many as it has.
-extern "C" void launch(void* kernel, int programs, int groups, int shared, const long long* values) {
-    std::vector<std::unique_ptr<Program>> all;
+extern "C" void launch(void* kernel, int blocks, int groups, int shared, const long long* values) {
+    std::vector<std::unique_ptr<ThreadBlock>> all;
     std::vector<std::thread> threads;
-    for (int k = 0; k < programs * groups; ++k) {
-        all.push_back(std::make_unique<Program>());
+    for (int k = 0; k < blocks * groups; ++k) {
+        all.push_back(std::make_unique<ThreadBlock>());
         all.back()->memory.assign(shared / sizeof(float), NAN);
         for (int thread = 0; thread < THREADS; ++thread)
             threads.emplace_back([=, own = all.back().get()] {
-                program = own, threadIdx = {thread, 0}, blockIdx = {k % programs, k / programs};
+                block = own, threadIdx = {thread, 0}, blockIdx = {k % blocks, k / blocks};
                 call(kernel, values, std::make_index_sequence<96>());
             });
     }

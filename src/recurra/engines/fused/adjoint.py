@@ -1,8 +1,15 @@
 """The backward equations of a cell, derived from its graph: never written by hand for a cell.
 
-The adjoint of a value is ∂L/∂value. It is built from the same nodes as the cell, with two kinds more: `adjoint` (what
-arrives at a next state) and `back` (Uᵀ times the adjoints of a group of products, summed: what arrives at the group's
-argument).
+The adjoint of a value is ∂L/∂value. Reverse accumulation visits the values of one step from the last to the first; each
+passes its adjoint on to its arguments, times the partial derivatives that its operation declares. The result is made of
+the same nodes as the cell, with two kinds more: `adjoint` (what arrives at a next state) and `back` (Uᵀ times the
+adjoints of a group of products, summed: what arrives at the group's argument). So the backward step is scheduled,
+lowered and printed as the forward step is.
+
+Invariant: when a value is visited its adjoint is complete, since all that use it come later in the order of the
+equations. For the argument of a group of products this includes the products, which is why they pass their adjoints on
+together, at that moment. Adjoints of drives, parameters and states are what is left at the leaves; sums over time are
+the printers' business.
 """
 
 from __future__ import annotations
@@ -24,16 +31,24 @@ class Lowered:
     names: dict[Node, str]  # what the equations call them
 
 
+def layer_norm(v: Node, gain: Node) -> Node:
+    """LayerNorm (Ba et al. 2016): gain · (v − mean v) / √(mean (v − mean v)² + ε), means over the units of one batch row.
+
+    This is all that the fused engine knows of it. Its derivative follows from that of each operation, and of `mean`:
+    every unit has the same share in it, so the adjoint of what a mean is taken of is the mean of the adjoint.
+    """
+    centred = operation("subtract", v, make("mean", v))
+    variance = operation("add", make("mean", operation("multiply", centred, centred)), constant(NORM_EPSILON))
+    return operation("multiply", gain, operation("divide", centred, operation("sqrt", variance)))
+
+
 def lower(graph: Graph) -> Lowered:
-    """norm(v) = gain · (v − mean v) / √(mean (v − mean v)² + ε)."""
+    """The graph without `norm`."""
     new: dict[Node, Node] = {}
     for node in graph.nodes:
         arguments = tuple(new[argument] for argument in node.arguments)
         if node.kind == "norm":
-            centred = operation("subtract", arguments[0], make("mean", arguments[0]))
-            variance = operation("add", make("mean", operation("multiply", centred, centred)), constant(NORM_EPSILON))
-            unit = operation("divide", centred, operation("sqrt", variance))
-            new[node] = operation("multiply", make("parameter", name=node.name), unit)
+            new[node] = layer_norm(arguments[0], make("parameter", name=node.name))
         else:
             same = arguments == node.arguments
             new[node] = (
@@ -91,7 +106,7 @@ def derive(lowered: Lowered) -> Adjoint:
                 arrive(node, make("back", *products[k], name=str(k)))
         if node not in total:
             continue
-        if node.kind == "mean":  # each unit's share in the mean is the same, so the adjoint is a mean again
+        if node.kind == "mean":
             arrive(node.arguments[0], make("mean", total[node]))
         elif node.kind in OPERATIONS:
             _pass_on(node, total[node], arrive)
@@ -114,7 +129,7 @@ def _pass_on(node: Node, adjoint: Node, arrive: object) -> None:
 
 
 def _times(adjoint: Node, partial: Node) -> Node:
-    """adjoint · partial; a partial that is 1 or 0 by condition chooses instead of multiplying, so that 0 · ∞ cannot arise."""
+    """adjoint · partial; a partial that is 1 or 0 by condition chooses instead of multiplying, so that 0 · inf cannot arise."""
     if partial.kind == "where":
         condition, a, b = partial.arguments
         zero, one = constant(0.0), constant(1.0)

@@ -2,18 +2,18 @@
 
 The cache (`$RECURRA_CACHE`, or `recurra` under the user's cache folder) is keyed by source, compiler, flags and processor.
 Files are moved into place whole and carry a checksum, so processes may build the same kernel at once and a damaged entry
-is built again.
+is built again. `$RECURRA_OPTIMIZE` sets the optimisation level (3): tests of numbers compile in less time with a lower one.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
+import logging
 import os
 import platform
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,18 +22,10 @@ from pathlib import Path
 
 from recurra.errors import EngineError
 
-FLAGS = (
-    "-std=c++17",
-    "-O3",
-    "-march=native",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-fopenmp",
-    "-shared",
-    "-fPIC",
-    "-w",
-)
+FLAGS = ("-std=c++17", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-shared", "-fPIC", "-w")
 HEADERS = sorted(Path(__file__).parent.glob("*.hpp"))
+log = logging.getLogger("recurra.engines")
+"""Says on level INFO what is compiled; the command line shows it."""
 
 
 @lru_cache(maxsize=1)
@@ -66,7 +58,7 @@ def cache_folder() -> Path:
 
 def build(source: str, real: str, about: str) -> ctypes.CDLL:
     """The library of this source for `real` (`float` or `double`), compiled if the cache has no sound copy of it."""
-    flags = [*FLAGS, f"-DREAL={real}"]
+    flags = [f"-O{os.environ.get('RECURRA_OPTIMIZE', '3')}", *FLAGS, f"-DREAL={real}"]
     headers = [header.read_text() for header in HEADERS]
     key = hashlib.sha256("\n".join([source, *headers, _machine(), *flags]).encode()).hexdigest()[:32]
     library = cache_folder() / f"{key}.so"
@@ -97,7 +89,7 @@ def write_whole(path: Path, content: bytes) -> None:
 def _compile(source: str, flags: list[str], library: Path, about: str) -> None:
     compiler = find_compiler()
     assert compiler is not None
-    print(f"recurra: compiling {about} (once; kept in {library.parent})", file=sys.stderr)
+    log.info("compiling %s (once; cached in %s)", about, library.parent)
     with _workplace(library.parent, about) as place:
         text, made = place / "kernel.cpp", place / "kernel.so"
         text.write_text(source)

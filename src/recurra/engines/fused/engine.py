@@ -12,16 +12,23 @@ from torch import Tensor
 from recurra.cells.notation import Cell
 from recurra.engines.fused import gpu
 from recurra.engines.fused.build import find_compiler
-from recurra.engines.fused.fold import fold
 from recurra.engines.fused.kernels import REALS, Kernel, kernel, rows
 from recurra.engines.fused.memory import Buffer
 from recurra.engines.fused.sequence import arriving_gradients, as_run, whole_masks, with_contiguous_rows
+from recurra.engines.fused.stages import plan
+from recurra.engines.fused.tiles import is_small
 from recurra.engines.protocol import YES, Evaluation, Run, Weights, no
 from recurra.types import Float, Int, Shape
 
 
 class Fused:
     name = "fused"
+
+    def priority(self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> int:
+        """Before torch's own kernels (20), except on a GPU where those are faster: for large networks and batches."""
+        if device.type != "cuda" or is_small(plan(cell.graph), shape.B, shape.H, dtype.itemsize, device):
+            return 30
+        return 10
 
     def supports(
         self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape, *, record: bool = False
@@ -46,20 +53,26 @@ class Fused:
         *,
         record: bool = False,
     ) -> Run:
-        folded = fold(cell.graph)
-        graph = folded.graph
+        folded = plan(cell.graph).folded
         if folded.made:
             weights = replace(weights, units=folded.units(weights.units))
         if x.is_cuda:
-            return gpu.run(graph, weights, x, initial, lengths, record=record)
-        # copies: the kernel reads neighbours in memory, and the caller may change his before the backward run
+            return gpu.run(plan(cell.graph), weights, x, initial, lengths, record=record)
+        # copies: the kernel reads neighbours in memory, and the caller's may be mutated before the backward run
         kept = None if lengths is None else lengths.clone(memory_format=torch.contiguous_format)
         masks = whole_masks(weights, initial[0].shape[-1]) if weights.noise else {}
-        task = _Task(kernel(graph, weights.W.dtype), tuple(weights.units), masks, kept, record)
+        made = kernel(cell.graph, weights.W.dtype)
+        task = _Task(made, tuple(masks[name] for name in made.plan.graph.noises), kept, record)
         if x.dtype != weights.W.dtype:  # under autocast
             x = x.to(weights.W.dtype)
         results = _Sequence.apply(  # type: ignore[no-untyped-call]
-            task, x, weights.W, weights.b, weights.U, *weights.units.values(), *initial
+            task,
+            x,
+            weights.W,
+            weights.b,
+            weights.U,
+            *(weights.units[name] for name in made.plan.graph.parameters),
+            *initial,
         )
         return as_run(results, len(initial), record=record)
 
@@ -68,8 +81,7 @@ class _Task(NamedTuple):
     """What a run has besides tensors with gradients."""
 
     kernel: Kernel
-    units: tuple[str, ...]
-    masks: dict[str, Tensor]
+    masks: tuple[Tensor, ...]
     lengths: Tensor | None
     record: bool
 
@@ -81,10 +93,10 @@ class _Task(NamedTuple):
         made.U, made.U_row = U.data_ptr(), U.stride(0)
         if self.lengths is not None:
             made.lengths = self.lengths.data_ptr()
-        for name, value in zip(self.units, units, strict=True):
-            setattr(made, f"p_{name}", value.data_ptr())
-        for name, mask in self.masks.items():
-            setattr(made, f"n_{name}", rows(mask.expand(T, B, H)))
+        for k, value in enumerate(units):
+            made.parameter[k] = value.data_ptr()
+        for k, mask in enumerate(self.masks):
+            made.noise[k] = rows(mask.expand(T, B, H))
         return made
 
 
@@ -94,20 +106,20 @@ class _Sequence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, task: _Task, *tensors: Tensor) -> tuple[Tensor, ...]:
         x, W, b, U, *rest = map(with_contiguous_rows, tensors)
-        units, initial = rest[: len(task.units)], rest[len(task.units) :]
-        (T, B, _), H = x.shape, U.shape[1]
         made = task.kernel
+        count = len(made.plan.graph.parameters)
+        units, initial = rest[:count], rest[count:]
+        (T, B, _), H = x.shape, U.shape[1]
         arguments = task.arguments(made.Forward, x, W, b, U, units)
         seen: list[Tensor] = []  # states that leave the engine: the first or all
         final: list[Tensor] = []  # the last values of all
-        for name, first in zip(made.states, initial, strict=True):
+        for k, first in enumerate(initial):
             K = first.shape[0]
             final.append(x.new_empty(K, B, H))
-            setattr(arguments, f"{name}_first", rows(first))
-            setattr(arguments, f"{name}_final", final[-1].data_ptr())
+            arguments.first[k], arguments.final[k] = rows(first), final[-1].data_ptr()
             if task.record or not seen:
                 seen.append(x.new_empty(K + T, B, H))
-                setattr(arguments, name, seen[-1].data_ptr())
+                arguments.state[k] = seen[-1].data_ptr()
         memory = Buffer(made.forward_memory(arguments), x.dtype)
         arguments.memory = memory.address
         made.forward(arguments)
@@ -122,29 +134,37 @@ class _Sequence(torch.autograd.Function):
         task: _Task = ctx.task
         made = task.kernel
         x, W, b, U, *rest = ctx.saved_tensors
-        units, seen = rest[: len(task.units)], rest[len(task.units) :]
+        graph = made.plan.graph
+        units, seen = rest[: len(graph.parameters)], rest[len(graph.parameters) :]
         B, H = x.shape[1], U.shape[1]
         arguments = task.arguments(made.Backward, x, W, b, U, units)
         arguments.memory = ctx.memory.address
-        for name, state in zip(made.states, seen, strict=False):
-            setattr(arguments, name, state.data_ptr())
-        arriving, final = arriving_gradients(grads, len(made.states), record=task.record)
-        for name, each, last in zip(made.states, arriving, final, strict=True):
+        for k, state in enumerate(seen):
+            arguments.state[k] = state.data_ptr()
+        arriving, final = arriving_gradients(grads, len(graph.states), record=task.record)
+        for k, (each, last) in enumerate(zip(arriving, final, strict=True)):
             if each is not None:
-                setattr(arguments, f"{name}_arriving", rows(each))
+                arguments.arriving[k] = rows(each)
             if last is not None:
-                setattr(arguments, f"{name}_final", last.data_ptr())
+                arguments.final[k] = last.data_ptr()
 
         wanted = ctx.needs_input_grad[1:]
-        found = [
-            torch.empty_like(value) if want else None for value, want in zip((x, W, b, U, *units), wanted, strict=False)
+        made_for = zip((x, W, b, U, *units), wanted, strict=False)
+        dx, *dweights = [torch.empty_like(value) if want else None for value, want in made_for]
+        dstates = [
+            x.new_empty(state.depth, B, H) if want else None
+            for state, want in zip(graph.states, wanted[1 + len(dweights) :], strict=True)
         ]
-        for state, want in zip(made.plan.graph.states, wanted[len(found) :], strict=True):
-            found.append(x.new_empty(state.depth, B, H) if want else None)
-        for name, gradient in zip(made.gradients, found, strict=True):
-            if gradient is not None:
-                setattr(arguments, name, rows(gradient) if name == "d_x" else gradient.data_ptr())
+        if dx is not None:
+            arguments.d_x = rows(dx)
+        arguments.d_W, arguments.d_bias, arguments.d_U, *of_units = map(_address, dweights)
+        arguments.d_parameter[: len(of_units)] = of_units
+        arguments.d_state[:] = [_address(each) for each in dstates]
         scratch = Buffer(made.backward_memory(arguments), x.dtype)
         arguments.scratch = scratch.address
         made.backward(arguments)
-        return (None, *found)
+        return (None, dx, *dweights, *dstates)
+
+
+def _address(tensor: Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()

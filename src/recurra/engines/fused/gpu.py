@@ -17,13 +17,13 @@ from torch import Tensor
 from recurra.cells.graph import Graph, block
 from recurra.cells.notation import Cell
 from recurra.engines.eager import last_values
-from recurra.engines.fused import cuda, nvrtc, on_chip, triton
+from recurra.engines.fused import budget, cuda, nvrtc, triton
 from recurra.engines.fused.build import cache_folder, write_whole
-from recurra.engines.fused.fold import fold
-from recurra.engines.fused.programs import Source, Tiles, awaited_states, exchanged_rows, state_argument
+from recurra.engines.fused.gpu_kernel import Source, Tiles, awaited_states, exchanged_rows, state_argument
 from recurra.engines.fused.sequence import arriving_gradients, as_run, whole_masks
-from recurra.engines.fused.stages import Plan, plan
-from recurra.engines.fused.tiles import choose_tiles, choose_triton, in_words, lanes_at_once, multiprocessors
+from recurra.engines.fused.stages import Plan
+from recurra.engines.fused.stages import plan as make_plan
+from recurra.engines.fused.tiles import choose_tiles, choose_triton, in_words, multiprocessors, rows_at_once
 from recurra.engines.fused.triton import TYPES, padded
 from recurra.engines.protocol import Evaluation, Run, Weights, no
 from recurra.errors import EngineError
@@ -40,7 +40,7 @@ _BITS = {torch.bfloat16: torch.uint16, torch.float16: torch.uint16, torch.float3
 class Task:
     """What a run has besides tensors with gradients."""
 
-    graph: Graph
+    plan: Plan
     units: tuple[str, ...]
     masks: dict[str, Tensor]
     lengths: Tensor | None
@@ -48,12 +48,11 @@ class Task:
     dtype: torch.dtype
     tiles: tuple[Tiles, Tiles]  # forward and backward
 
-    @property
-    def plan(self) -> Plan:
-        return plan(self.graph)
-
-    def common(self, T: int, B: int) -> dict[str, Any]:
-        return {"T": T, "B": B, "nought": 0, "lengths": self.lengths, **_mask_arguments(self.masks)}
+    def common(self, T: int, B: int, tape: Tensor, bias: Tensor, units: Iterable[Tensor]) -> dict[str, Any]:
+        """The arguments of both functions."""
+        given = {"T": T, "B": B, "nought": 0, "lengths": self.lengths, "tape": tape, "bias": aligned(bias)}
+        own = {f"p_{name}": value for name, value in zip(self.units, units, strict=True)}
+        return {**given, **own, **_mask_arguments(self.masks)}
 
 
 @lru_cache(maxsize=16)
@@ -76,11 +75,11 @@ def supports(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape)
         return no(f"its GPU kernels look back at most {DEEPEST} steps; {cell.name} looks back {deepest}")
     if 64 * multiprocessors(device) < shape.H:
         return no(f"its GPU kernels take at most {64 * multiprocessors(device)} units here")
-    return Evaluation(True, how=in_words(plan(cell.graph), shape.B, shape.H, dtype.itemsize, device))
+    return Evaluation(True, how=in_words(make_plan(cell.graph), shape.B, shape.H, dtype.itemsize, device))
 
 
 def run(
-    graph: Graph,
+    plan: Plan,
     weights: Weights,
     x: Float[Tensor, "T B D"],
     initial: tuple[Float[Tensor, "_K B H"], ...],
@@ -91,13 +90,13 @@ def run(
     """Under autocast sequences are stored in its dtype, otherwise in that of the weights."""
     autocast = torch.is_autocast_enabled("cuda")
     dtype = torch.get_autocast_dtype("cuda") if autocast else weights.W.dtype
-    tiles = choose_tiles(plan(graph), x.shape[1], initial[0].shape[-1], dtype.itemsize, x.device)
+    tiles = choose_tiles(plan, x.shape[1], initial[0].shape[-1], dtype.itemsize, x.device)
     with torch.autocast("cuda", enabled=False) if autocast else nullcontext():
-        return run_cut(graph, weights, x, initial, lengths, record=record, dtype=dtype, tiles=tiles)
+        return run_tiled(plan, weights, x, initial, lengths, record=record, dtype=dtype, tiles=tiles)
 
 
-def run_cut(
-    graph: Graph,
+def run_tiled(
+    plan: Plan,
     weights: Weights,
     x: Float[Tensor, "T B D"],
     initial: tuple[Float[Tensor, "_K B H"], ...],
@@ -109,26 +108,26 @@ def run_cut(
 ) -> Run:
     """With these tiles, in as many launches as they need."""
     (_, B, _), H = x.shape, initial[0].shape[-1]
-    most = min(lanes_at_once(each, x.device) or B for each in tiles)
-    # a copy: the kernel reads neighbours in memory, and the caller may change his before the backward run
+    most = min(rows_at_once(each, x.device) or B for each in tiles)
+    # a copy: the kernel reads neighbours in memory, and the caller's may be mutated before the backward run
     ends = None if lengths is None else lengths.clone(memory_format=torch.contiguous_format)
     masks = whole_masks(weights, H) if weights.noise else {}
     names, common = tuple(weights.units), (weights.W, weights.b, weights.U, *weights.units.values())
 
-    def piece(x: Tensor, initial: Iterable[Tensor], ends: Tensor | None, masks: dict[str, Tensor]) -> Any:
-        task = Task(graph, names, masks, ends, record, dtype, tiles)
+    def launch(x: Tensor, initial: Iterable[Tensor], ends: Tensor | None, masks: dict[str, Tensor]) -> Any:
+        task = Task(plan, names, masks, ends, record, dtype, tiles)
         return Sequence.apply(task, x, *common, *initial)  # type: ignore[no-untyped-call]
 
     if most >= B:
-        return as_run(piece(x, initial, ends, masks), len(initial), record=record)
-    pieces = []
+        return as_run(launch(x, initial, ends, masks), len(initial), record=record)
+    launches = []
     for first in range(0, B, most):
         some = slice(first, first + most)
         masked = {name: mask[:, some] if mask.shape[1] > 1 else mask for name, mask in masks.items()}
-        pieces.append(
-            piece(x[:, some], (each[:, some] for each in initial), None if ends is None else ends[some], masked)
+        launches.append(
+            launch(x[:, some], (each[:, some] for each in initial), None if ends is None else ends[some], masked)
         )
-    results = [torch.cat(parts, 1) for parts in zip(*pieces, strict=True)]
+    results = [torch.cat(parts, 1) for parts in zip(*launches, strict=True)]
     return as_run(results, len(initial), record=record)
 
 
@@ -148,20 +147,18 @@ def load(source: str, function: str) -> Any:
 
 
 @lru_cache(maxsize=512)
-def emitted(graph: Graph, function: str, tiles: Tiles, dtype: str, parameters: str, precision: str) -> Source:
+def emitted(plan: Plan, function: str, tiles: Tiles, dtype: str, parameters: str, precision: str) -> Source:
     """For sequences in `dtype` and biases and per-unit parameters in `parameters`; `precision` is that of float32 products."""
     if tiles.native:
-        write = cuda.emit_forward if function == "forward" else cuda.emit_backward
-        return write(plan(graph), tiles, dtype, parameters, exact=precision != "tf32")
-    in_triton = triton.emit_forward if function == "forward" else triton.emit_backward
-    return in_triton(plan(graph), tiles, dtype, precision)
+        return cuda.emit(plan, tiles, dtype, parameters, forward=function == "forward", exact=precision != "tf32")
+    return triton.emit(plan, tiles, dtype, precision, forward=function == "forward")
 
 
 def call(task: Task, function: str, tiles: Tiles, arguments: dict[str, Any]) -> None:
     precision = "ieee"
     if task.dtype == torch.float32:  # three products in tf32 make one that is as exact as float32
         precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "tf32x3"
-    source = emitted(task.graph, function, tiles, STORED[task.dtype], STORED[arguments["bias"].dtype], precision)
+    source = emitted(task.plan, function, tiles, STORED[task.dtype], STORED[arguments["bias"].dtype], precision)
     device = arguments["tape"].device
     elsewhere = device.type == "cuda" and device.index != torch.cuda.current_device()
     with torch.cuda.device(device) if elsewhere else nullcontext():  # kernels are launched on the current one
@@ -169,20 +166,20 @@ def call(task: Task, function: str, tiles: Tiles, arguments: dict[str, Any]) -> 
 
 
 def _launch(task: Task, function: str, tiles: Tiles, source: Source, arguments: dict[str, Any]) -> None:
-    grid = (tiles.programs, -(-arguments["B"] // tiles.lanes))
+    grid = (tiles.count, -(-arguments["B"] // tiles.rows))
     values = [arguments[name] for name in source.arguments]
     if tiles.native:
-        program = task.plan.forward if function == "forward" else task.plan.backward
-        shared = on_chip.shared_bytes(program, tiles)
+        step = task.plan.forward if function == "forward" else task.plan.backward
+        shared = budget.shared_bytes(step, tiles)
         kernel = nvrtc.kernel(source.text, function, tiles.warps, shared, arguments["tape"].get_device())
         kernel(*grid, [value.data_ptr() if isinstance(value, Tensor) else value or 0 for value in values])
         return
-    together = {"launch_cooperative_grid": True} if tiles.programs > 1 and not tiles.alone else {}
+    together = {"launch_cooperative_grid": True} if tiles.count > 1 and not tiles.alone else {}
     load(source.text, function)[grid](*values, num_warps=tiles.warps, num_stages=1, **together)
 
 
 def unwritten(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Memory in which every number is the one that stands for "not there yet"."""
+    """Memory in which every number is the sentinel."""
     whole = torch.int16 if dtype.itemsize == 2 else torch.int32
     return torch.full(shape, -1, dtype=whole, device=device).view(dtype)
 
@@ -209,9 +206,10 @@ class Sequence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, task: Task, *tensors: Tensor) -> tuple[Tensor, ...]:
         x, W, b, U, *rest = tensors
-        units = [aligned(each.float()) for each in rest[: len(task.units)]]  # what is folded would not survive 16 bits
+        # in float32: folded constants would not survive 16 bits
+        units = [aligned(each.float()) for each in rest[: len(task.units)]]
         initial = rest[len(task.units) :]
-        made, graph = task.plan, task.graph
+        made, graph = task.plan, task.plan.graph
         (T, B, D), H, G = x.shape, U.shape[1], len(graph.drives)
         tiles, _ = task.tiles
 
@@ -224,13 +222,9 @@ class Sequence(torch.autograd.Function):
         for known, first in zip(graph.states, initial, strict=True):
             take = unwritten if known.name in awaited or not tiles.native else torch.empty
             state = take(len(first) + T, B, H, dtype=task.dtype, device=x.device)
-            torch.mul(
-                first, 1, out=state[: len(first)]
-            )  # a copy in which no NaN is the one that stands for "not there yet"
+            torch.mul(first, 1, out=state[: len(first)])  # a copy in which no NaN is the sentinel
             states.append(state)
-        arguments = task.common(T, B) | {"tape": tape, "bias": aligned(b)}
-        arguments |= _named(graph, (bits(state) for state in states))
-        arguments |= {f"p_{name}": value for name, value in zip(task.units, units, strict=True)}
+        arguments = task.common(T, B, tape, b, units) | _named(graph, (bits(state) for state in states))
         for k, group in enumerate(made.groups):
             own = block(U, graph.matrices, group.names, H)
             in_place = own.to(task.dtype).contiguous() if tiles.native else _side_by_side(own, tiles, task.dtype)
@@ -255,7 +249,7 @@ class Sequence(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         task: Task = ctx.task
         T, B, H = ctx.sizes
-        made, graph = task.plan, task.graph
+        made, graph = task.plan, task.plan.graph
         x, W, b, U, tape, *rest = ctx.saved_tensors
         units, states = rest[: len(task.units)], rest[len(task.units) :]
         S, device = len(states), x.device
@@ -265,19 +259,14 @@ class Sequence(torch.autograd.Function):
         final = [None if each is None else aligned(each) for each in final]
 
         gradient = unwritten(T, B, made.gradients * H, dtype=task.dtype, device=device)
-        sums = torch.empty(-(-B // tiles.lanes), len(made.accumulated), H, device=device)
+        sums = torch.empty(-(-B // tiles.rows), len(made.accumulated), H, device=device)
         first = [torch.empty(len(state) - T, B, H, device=device) for state in states]
-        arguments = task.common(T, B) | {"tape": tape, "bias": aligned(b)}
-        arguments |= {
-            "gradient": bits(gradient),
-            "sums": sums,
-            "means": _means(made.backward.means, T, B, tiles, device),
-        }
+        arguments = task.common(T, B, tape, b, units) | {"gradient": bits(gradient), "sums": sums}
+        arguments["means"] = _means(made.backward.means, T, B, tiles, device)
         arguments |= _named(graph, states) | _named(graph, first, "initial") | _named(graph, final, "final")
         arguments |= _named(graph, arriving, "arriving")
         arguments |= _named(graph, (0 if each is None else each.stride(0) for each in arriving), "per_step")
-        arguments |= _named(graph, (0 if each is None else each.stride(1) for each in arriving), "per_lane")
-        arguments |= {f"p_{name}": value for name, value in zip(task.units, units, strict=True)}
+        arguments |= _named(graph, (0 if each is None else each.stride(1) for each in arriving), "per_row")
         for k, group in enumerate(made.groups):
             arguments[f"weights_{k}"] = block(U, graph.matrices, group.names, H).to(task.dtype).contiguous()
         computed = {k: torch.empty(T, B, H, dtype=task.dtype, device=device) for k in made.arguments if k is not None}
@@ -302,7 +291,7 @@ def _side_by_side(U: Tensor, tiles: Tiles, dtype: torch.dtype) -> Tensor:
     """Recurrent weights by input, unit and output, the outputs of one unit side by side, padded with zeros."""
     H = U.shape[1]
     G = len(U) // H
-    in_order, width, outputs = U.view(G, H, H).permute(2, 1, 0), tiles.programs * tiles.units, padded(G)
+    in_order, width, outputs = U.view(G, H, H).permute(2, 1, 0), tiles.count * tiles.units, padded(G)
     if (width, outputs) == (H, G):
         return in_order.to(dtype).contiguous()
     packed = torch.zeros(H, width, outputs, dtype=dtype, device=U.device)
@@ -313,16 +302,16 @@ def _side_by_side(U: Tensor, tiles: Tiles, dtype: torch.dtype) -> Tensor:
 def _means(count: int, T: int, B: int, tiles: Tiles, device: torch.device) -> Tensor | None:
     if count == 0 or tiles.alone:
         return None
-    return bits(unwritten(T, count, tiles.programs, B, dtype=torch.float32, device=device))
+    return bits(unwritten(T, count, tiles.count, B, dtype=torch.float32, device=device))
 
 
 def _mask_arguments(masks: Mapping[str, Tensor]) -> dict[str, Tensor | int]:
-    """Each mask with its distances from step to step and from lane to lane; 0 along an axis that it does not have."""
+    """Each mask with its distances from step to step and from row to row; 0 along an axis that it does not have."""
     arguments: dict[str, Tensor | int] = {}
     for name, mask in masks.items():
         arguments[f"n_{name}"] = mask
         arguments[f"by_step_{name}"] = mask.stride(0) if mask.shape[0] > 1 else 0
-        arguments[f"by_lane_{name}"] = mask.stride(1) if mask.shape[1] > 1 else 0
+        arguments[f"by_row_{name}"] = mask.stride(1) if mask.shape[1] > 1 else 0
     return arguments
 
 
@@ -358,12 +347,12 @@ def _recurrent_gradient(
 
 def source_of(graph: Graph, language: str, B: int = 16, H: int = 256) -> str:
     """The generated Triton or CUDA C++ of a cell in bfloat16, forward and backward, as it is compiled for this size."""
-    graph = fold(graph).graph
+    made = make_plan(graph)
     choose = choose_tiles if language == "cuda" else choose_triton
-    cut = choose(plan(graph), B, H, 2, torch.device("cpu"))
-    if language == "cuda" and not all(tiles.native for tiles in cut):
+    tiles_of_both = choose(made, B, H, 2, torch.device("cpu"))
+    if language == "cuda" and not all(tiles.native for tiles in tiles_of_both):
         raise EngineError(
-            f"{graph.name} has no products, or means, or too many weights, and is written in Triton. Ask for --source triton."
+            f"{graph.name} has no products, or LayerNorm, or too many weights, and is written in Triton. Ask for --source triton."
         )
-    functions = zip(("forward", "backward"), cut, strict=True)
-    return "\n\n".join(emitted(graph, name, tiles, "bfloat16", "bfloat16", "ieee").text for name, tiles in functions)
+    functions = zip(("forward", "backward"), tiles_of_both, strict=True)
+    return "\n\n".join(emitted(made, name, tiles, "bfloat16", "bfloat16", "ieee").text for name, tiles in functions)

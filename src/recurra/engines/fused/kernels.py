@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -14,8 +12,6 @@ from torch import Tensor
 from recurra.cells.graph import Graph
 from recurra.engines.fused.build import build
 from recurra.engines.fused.cpp import emit
-from recurra.engines.fused.cpp_passes import Signature, state_field
-from recurra.engines.fused.fold import fold
 from recurra.engines.fused.stages import Plan, plan
 from recurra.types import Float
 
@@ -23,67 +19,64 @@ REALS = {torch.float32: "float", torch.float64: "double"}
 
 
 class Rows(ctypes.Structure):
-    """Where the row of each step and lane lies: an address and the distances from step to step and from lane to lane."""
+    """Where the numbers of each step and batch row lie: an address, and the distances from step to step and from row to row."""
 
-    _fields_ = (("at", ctypes.c_void_p), ("step", ctypes.c_int64), ("lane", ctypes.c_int64))
+    _fields_ = (("at", ctypes.c_void_p), ("step", ctypes.c_int64), ("row", ctypes.c_int64))
 
 
 def rows(x: Float[Tensor, "T B _"]) -> Rows:
     """Those of a tensor whose last axis is contiguous."""
-    step, lane, _ = x.stride()
-    return Rows(x.data_ptr(), step, lane)
+    step, row, _ = x.stride()
+    return Rows(x.data_ptr(), step, row)
 
 
-@dataclass(frozen=True, eq=False)
 class Kernel:
     """`forward` and `backward` of a plan, each with its structure of arguments and with how many numbers of memory it asks for.
 
-    What a structure holds is said in the source that `source_of` gives.
+    What a structure holds is said in `arguments.hpp`.
     """
 
-    plan: Plan
-    dtype: torch.dtype
-    states: tuple[str, ...]  # what the structures call the states
-    gradients: tuple[str, ...]  # and the gradients of x, W, b, U, per-unit parameters and first states
-    Forward: Callable[..., Any]
-    Backward: Callable[..., Any]
-    forward: Callable[[Any], None]
-    backward: Callable[[Any], None]
-    forward_memory: Callable[[Any], int]
-    backward_memory: Callable[[Any], int]
-    open_stream: Callable[[Any], None]
-    stream: Callable[[Any, int, int, int], None]
+    def __init__(self, graph: Graph, dtype: torch.dtype):
+        self.plan = plan(graph)
+        library = build(emit(self.plan), REALS[dtype], f"the {REALS[dtype]} kernel of {graph.name}")
+        self.Forward, self.Backward = _structures(self.plan)
+        forward, backward = ctypes.POINTER(self.Forward), ctypes.POINTER(self.Backward)
+        long, address = ctypes.c_int64, ctypes.c_void_p
+        self.forward = _function(library.forward, [forward])
+        self.backward = _function(library.backward, [backward])
+        self.forward_memory = _function(library.forward_memory, [forward], long)
+        self.backward_memory = _function(library.backward_memory, [backward], long)
+        self.open_stream = _function(library.open_stream, [forward])
+        self.stream = _function(library.stream, [forward, address, address, long])
 
 
-@lru_cache(maxsize=256)
-def kernel(graph: Graph, dtype: torch.dtype) -> Kernel:
-    made = plan(graph)
-    source = emit(made)
-    library = build(source.text, REALS[dtype], f"the {REALS[dtype]} kernel of {graph.name}")
-    Forward, Backward = _structure("Forward", source.forward), _structure("Backward", source.backward)
-    forward, backward = ctypes.POINTER(Forward), ctypes.POINTER(Backward)
-    long, address = ctypes.c_int64, ctypes.c_void_p
-    states = tuple(state_field(state.name) for state in graph.states)
-    return Kernel(
-        made,
-        dtype,
-        states,
-        tuple(f"d_{name}" for name in ("x", "W", "bias", "U", *(f"p_{name}" for name in graph.parameters), *states)),
-        Forward,
-        Backward,
-        _function(library.forward, [forward]),
-        _function(library.backward, [backward]),
-        _function(library.forward_memory, [forward], long),
-        _function(library.backward_memory, [backward], long),
-        _function(library.open_stream, [forward]),
-        _function(library.stream, [forward, address, address, long]),
-    )
+kernel = lru_cache(maxsize=256)(Kernel)
+"""The kernel of a cell and dtype, compiled if this process and the cache on disk have none."""
 
 
-def _structure(name: str, signature: Signature) -> type[ctypes.Structure]:
-    types = {"long": ctypes.c_int64, "Rows": Rows}
-    fields = [(field, types.get(kind, ctypes.c_void_p)) for kind, field, _ in signature.fields]
-    return type(name, (ctypes.Structure,), {"_fields_": fields})
+def _structures(plan: Plan) -> list[type[ctypes.Structure]]:
+    """`Forward` and `Backward` of `arguments.hpp`, field by field: `L` a whole number, `P` an address, `R` rows; a number is that
+    of an array, which has at least one element."""
+    types = {"L": ctypes.c_int64, "P": ctypes.c_void_p, "R": Rows}
+    S, parameters, noises = (len(each) for each in (plan.graph.states, plan.graph.parameters, plan.graph.noises))
+    common = f"""
+        T:L B:L D:L H:L threads:L lengths:P memory:P x:R W:P W_row:L bias:P U:P U_row:L state:P{S} parameter:P{parameters}
+        noise:R{noises} workers:L workspace:P tape:P weights_x:P weights:P{len(plan.groups)}
+    """
+    forward = f"first:R{S} final:P{S}"
+    backward = f"""
+        arriving:R{S} final:P{S} scratch:P d_x:R d_W:P d_bias:P d_U:P d_parameter:P{parameters} d_state:P{S}
+        gradient:P sums:P parts:P argument:P{len(set(plan.arguments) - {None})}
+    """
+
+    def structure(name: str, text: str) -> type[ctypes.Structure]:
+        fields = []
+        for field, kind in (each.split(":") for each in text.split()):
+            type_ = types[kind[0]]
+            fields.append((field, type_ * max(1, int(kind[1:])) if kind[1:] else type_))
+        return type(name, (ctypes.Structure,), {"_fields_": fields})
+
+    return [structure("Forward", common + forward), structure("Backward", common + backward)]
 
 
 def _function(function: Any, arguments: list[Any], result: Any = None) -> Any:
@@ -93,4 +86,4 @@ def _function(function: Any, arguments: list[Any], result: Any = None) -> Any:
 
 def source_of(graph: Graph) -> str:
     """The generated C++ of a cell, as it is compiled."""
-    return emit(plan(fold(graph).graph)).text
+    return emit(plan(graph))

@@ -19,7 +19,7 @@ _MOST_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
 class Kernel:
-    """A function on one device. All its programs run at once: they wait for each other."""
+    """A function on one device. All its thread blocks run at once: they wait for each other."""
 
     def __init__(self, binary: bytes, function: str, warps: int, shared: int):
         driver = _driver()
@@ -30,14 +30,14 @@ class Kernel:
         self.threads, self.shared, self.start = 32 * warps, shared, driver.cuLaunchCooperativeKernel
         self.device = torch.cuda.current_device()
 
-    def __call__(self, programs: int, groups: int, values: Sequence[int]) -> None:
+    def __call__(self, blocks: int, groups: int, values: Sequence[int]) -> None:
         """Arguments are addresses and whole numbers, all of 64 bits."""
         count = len(values)
         held = (ctypes.c_int64 * count)(*values)
         first = ctypes.addressof(held)
         places = (ctypes.c_void_p * count)(*range(first, first + 8 * count, 8))
         stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(self.device))
-        code = self.start(self.function, programs, groups, 1, self.threads, 1, 1, self.shared, stream, places)
+        code = self.start(self.function, blocks, groups, 1, self.threads, 1, 1, self.shared, stream, places)
         if code:
             _check(code, "launched")
 

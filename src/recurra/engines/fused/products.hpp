@@ -88,28 +88,28 @@ static inline void put(real* to, const vec* tile, long columns, bool adds) {
     }
 }
 
-// Where the row of each step and lane lies, as a caller says it.
+// Where the numbers of each step and batch row lie, as a caller says it: two distances.
 struct Rows {
     real* at;
-    long step, lane;
+    long step, row;
 };
-// The same with their number: T steps of B lanes, numbered by step and then by lane.
+// The same with their number: T steps of B batch rows, numbered by step and then by batch row.
 struct Block {
     Rows rows;
     long T, B;
-    Block lanes(long first, long last) const { return {{rows.at + first * rows.lane, rows.step, rows.lane}, T, last - first}; }
-    bool regular() const { return T == 1 || B == 1 || rows.step == B * rows.lane; }
-    long distance() const { return B > 1 ? rows.lane : rows.step; }  // from each row to the next, if they are regular
+    Block batch(long first, long last) const { return {{rows.at + first * rows.row, rows.step, rows.row}, T, last - first}; }
+    bool regular() const { return T == 1 || B == 1 || rows.step == B * rows.row; }
+    long distance() const { return B > 1 ? rows.row : rows.step; }  // from each row to the next, if they are regular
 };
 // Row after row from row r on: without the division that finding each by its number takes.
 struct Cursor {
     const Block& block;
     real* step;
-    long lane;
-    Cursor(const Block& block, long r) : block(block), step(block.rows.at + r / block.B * block.rows.step), lane(r % block.B) {}
+    long b;
+    Cursor(const Block& block, long r) : block(block), step(block.rows.at + r / block.B * block.rows.step), b(r % block.B) {}
     real* next() {
-        real* const row = step + lane * block.rows.lane;
-        if (++lane == block.B) lane = 0, step += block.rows.step;
+        real* const row = step + b * block.rows.row;
+        if (++b == block.B) b = 0, step += block.rows.step;
         return row;
     }
 };
@@ -119,14 +119,14 @@ static inline void copy_rows(const Block& from, long K, real* to) {
     Cursor rows(from, 0);
     for (long r = 0; r < from.T * from.B; ++r) std::memcpy(to + r * K, rows.next(), K * sizeof(real));
 }
-// Of the K + T values of each lane the last K before its end.
+// Of the K + T values of each batch row the last K before its end.
 static inline void copy_last(const real* values, long K, long T, long B, long H, const long* lengths, real* to) {
     if (!lengths) {
         std::memcpy(to, values + T * B * H, K * B * H * sizeof(real));
         return;
     }
     for (long k = 0; k < K; ++k)
-        for (long lane = 0; lane < B; ++lane, to += H) std::memcpy(to, values + ((lengths[lane] + k) * B + lane) * H, H * sizeof(real));
+        for (long b = 0; b < B; ++b, to += H) std::memcpy(to, values + ((lengths[b] + k) * B + b) * H, H * sizeof(real));
 }
 // What further threads summed is added to what the first one did: A numbers in each of their parts.
 static inline void add_parts(real* to, long A, const real* parts, long distance, long count) {
@@ -141,7 +141,7 @@ static inline void pack_outputs(const real* from, long unit, long input, long ou
 
 // out[r][o] = sum over k of from[r][k] * weights[o][k] for the rows first to last, weights packed by pack_outputs.
 static inline void times(const Block& from, long K, const real* packed, const Block& to, long outputs, long first, long last) {
-    constexpr int M = lanes_at_once<PANEL>();
+    constexpr int M = rows_at_once<PANEL>();
     constexpr long CHUNK = 8 * M;  // rows that stay in the cache while all weights pass by
     const bool regular = from.regular();
     const long width = regular ? from.distance() : K + 16;  // copies lie a line apart: rows a power of two apart share cache sets
@@ -157,7 +157,7 @@ static inline void times(const Block& from, long K, const real* packed, const Bl
             for (long r = begin; r < end; r += M) {
                 const int m = int(r + M < end ? M : end - r);
                 vec tile[M * PANEL];
-                multiply_lanes<M, PANEL>(m, chunk + (r - begin) * width, width, K, packed + o * K, tile);
+                multiply_rows<M, PANEL>(m, chunk + (r - begin) * width, width, K, packed + o * K, tile);
                 for (int i = 0; i < m; ++i) put(out.next() + o, tile + i * PANEL, outputs - o, false);
             }
         }
@@ -166,10 +166,10 @@ static inline void times(const Block& from, long K, const real* packed, const Bl
 static inline void times(const Block& from, long K, const real* packed, const Block& to, long outputs) {
     times(from, K, packed, to, outputs, 0, from.T * from.B);
 }
-// The same for all rows, by threads that share them step by step: where there are fewer lanes than threads.
+// The same for all rows, by threads that share them step by step: where there are fewer batch rows than threads.
 static inline void times_by_rows(const Block& from, long K, const real* packed, const Block& to, long outputs, long most) {
     const long R = from.T * from.B;
-    share_lanes(threads_for(most, double(R) * K * outputs, R), R, [&](long, long first, long last) {
+    share_batch(threads_for(most, double(R) * K * outputs, R), R, [&](long, long first, long last) {
         times(from, K, packed, to, outputs, first, last);
     });
 }
@@ -197,7 +197,7 @@ struct Gathered {
 };
 // Several of them that have the same left side.
 static inline void gather(const Block& left, long A, std::initializer_list<Gathered> all) {
-    constexpr int ROWS = REGISTERS >= 28 ? 8 : lanes_at_once<PANEL>();
+    constexpr int ROWS = REGISTERS >= 28 ? 8 : rows_at_once<PANEL>();
     const long panels = (A + ROWS - 1) / ROWS, R = left.T * left.B;
     const long fitting = std::clamp(65536 / (A + 1) / 8 * 8, 32L, 256L), chunk = std::min(fitting, R);  // panels stay in the cache
     const long panel = chunk * ROWS + 16;  // a line more: panels a power of two apart share cache sets

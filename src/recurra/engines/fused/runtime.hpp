@@ -1,5 +1,5 @@
-// What generated kernels stand on: vectors, elementwise mathematics, the kernel of all products, threads over lanes.
-// `real` is float or double (-DREAL=...). Axes: B lanes, T steps, H units; rows of a lane are H apart.
+// What generated kernels stand on: vectors, elementwise mathematics, the kernel of all products, threads over batch rows.
+// `real` is float or double (-DREAL=...). Axes: B batch rows, T steps, H units; rows of a batch row are H apart.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -131,7 +131,7 @@ static inline vec remainder(vec a, vec b) {  // the sign of b, as in Python and 
 }
 
 // ---- products ----------------------------------------------------------------------------------------------------
-// tile[m][n] = sum over k of rows[m][k] * panel[k][n]: M lanes by N vectors of outputs, all sums in registers.
+// tile[m][n] = sum over k of rows[m][k] * panel[k][n]: M batch rows by N vectors of outputs, all sums in registers.
 template <int M, int N>
 static inline void multiply(const real* rows, long stride, long K, const real* panel, vec* tile) {
     vec sums[M][N] = {};
@@ -145,24 +145,24 @@ static inline void multiply(const real* rows, long stride, long K, const real* p
         for (int n = 0; n < N; ++n) tile[m * N + n] = sums[m][n];
 }
 template <int M, int N>
-static inline void multiply_lanes(int m, const real* rows, long stride, long K, const real* panel, vec* tile) {
+static inline void multiply_rows(int m, const real* rows, long stride, long K, const real* panel, vec* tile) {
     if constexpr (M > 0) {
         if (m == M) multiply<M, N>(rows, stride, K, panel, tile);
-        else multiply_lanes<M - 1, N>(m, rows, stride, K, panel, tile);
+        else multiply_rows<M - 1, N>(m, rows, stride, K, panel, tile);
     }
 }
 template <int N>
-constexpr int lanes_at_once() { return REGISTERS / N > 8 ? 8 : REGISTERS / N > 0 ? REGISTERS / N : 1; }
-// Lanes are cut into blocks of nearly equal size, so that none is left alone with its loads.
-static inline long block_of(long lanes, int most) {
-    long blocks = (lanes + most - 1) / most;
-    return blocks ? (lanes + blocks - 1) / blocks : 1;
+constexpr int rows_at_once() { return REGISTERS / N > 8 ? 8 : REGISTERS / N > 0 ? REGISTERS / N : 1; }
+// Batch rows are cut into blocks of nearly equal size, so that none is left alone with its loads.
+static inline long block_of(long batch, int most) {
+    long blocks = (batch + most - 1) / most;
+    return blocks ? (batch + blocks - 1) / blocks : 1;
 }
 
 // ---- threads -----------------------------------------------------------------------------------------------------
-// Lanes are independent, so each thread takes its share of them through all of time: no waiting within a step.
+// Batch rows are independent, so each thread takes its share of them through all of time: no waiting within a step.
 template <typename Body>
-static inline void share_lanes(long threads, long B, Body body) {
+static inline void share_batch(long threads, long B, Body body) {
 #ifdef _OPENMP
     if (threads > 1) {
 #pragma omp parallel num_threads(threads)

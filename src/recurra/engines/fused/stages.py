@@ -1,11 +1,17 @@
 """What is computed when: one step of a cell, forward or backward, as passes over the units.
 
-Elementwise values need only their own unit, but a product or a mean needs a whole row first. So a step is cut into passes:
-pass k computes what has k products or means on its longest path. Between passes values live in memory, each in a `Place`.
+Elementwise values need only their own unit, but a product, or a mean within LayerNorm, needs a whole row of units
+first. So a step is divided into passes: pass k computes what has k products or means on its longest path (its *level*).
+Within a pass everything is elementwise; between passes values live in memory, each in a `Place`.
 
-What the forward run keeps for the backward run is the *tape*: of the values that the adjoint asks for, those that cannot be
-recomputed elementwise from the states. A kept value takes the place of a drive that is no longer needed, so the tape is
-hardly ever larger than the drives alone.
+Invariant: a pass reads only what is in memory before the step, or what an earlier pass has written for all units. That
+makes any order of units, and any division of them among vectors, threads or tiles, right. It holds because a whole-row
+operation always raises the level, because its argument is written in the pass of the argument's own level, and because
+a value that a later pass needs and cannot recompute elementwise gets a place in the pass that computes it.
+
+What the forward run keeps for the backward run is the *tape*: of the values that the adjoint asks for, those that
+cannot be recomputed elementwise from the states. A value takes the slot of a drive that no later pass reads, so the
+tape is hardly ever larger than the drives alone; therefore a pass must read its drives before it stores to the tape.
 """
 
 from __future__ import annotations
@@ -15,7 +21,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from recurra.cells.graph import Graph, Group, Node, make, walk
-from recurra.engines.fused.adjoint import Adjoint, Lowered, derive, lower
+from recurra.engines.fused.adjoint import Lowered, derive, lower
+from recurra.engines.fused.constant_folding import Folded, fold_constants
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,15 @@ class Product:
     blocks: int
     nodes: tuple[Node, ...]
 
+    @property
+    def is_transposed(self) -> bool:
+        """Whether it is one of the backward run, which multiplies by Uᵀ and has one output."""
+        return self.nodes[0].kind == "back"
+
+    def inputs(self, H: int) -> int:
+        """How many numbers each output is a sum over."""
+        return self.blocks * H if self.is_transposed else H
+
 
 @dataclass(frozen=True, eq=False)
 class Pass:
@@ -55,13 +71,17 @@ class Pass:
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class Step:
     """The passes of one step. `find(node, k)` is the place from which pass k reads the node, or None: compute it."""
 
     passes: tuple[Pass, ...]
     find: Callable[[Node, int], Place | None]
     rows: int
-    means: int
+    means: int  # over units: LayerNorm and its derivative have them
+
+    @property
+    def products(self) -> list[Product]:
+        return [product for each in self.passes for product in each.products]
 
 
 WHOLE_ROW = ("product", "back", "mean")
@@ -71,8 +91,8 @@ def schedule(
     outputs: Iterable[tuple[Node, Place]],
     given: Callable[[Node], Place | None],
     groups: Iterable[tuple[tuple[Node, ...], Node | None, Place | None]],
-) -> Program:
-    """Cut a step into passes.
+) -> Step:
+    """Divide a step into passes.
 
     - `outputs`: what must be written, and where.
     - `given`: the place of a value that is in memory from the start.
@@ -143,7 +163,7 @@ def schedule(
             return Place("tile", number=group, part=groups[group][0].index(node))
         return None
 
-    # values that a later pass needs and that have no place yet; conditions are no numbers and are taken again
+    # values that a later pass needs and that have no place yet; conditions are no numbers and are recomputed
     for k in range(top, 0, -1):
         stack, seen = [node for node, _ in stores[k]], set[Node]()
         while stack:
@@ -167,38 +187,24 @@ def schedule(
         done = tuple(place.number for _, place in stores[k] if place.kind == "mean")
         passes.append((k, Pass(opened, tuple(stores[k]), done)))
     numbers = {index: k for index, (k, _) in enumerate(passes)}
-    return Program(tuple(each for _, each in passes), lambda node, index: read(node, numbers[index]), rows, len(means))
-
-
-def _computed(stores: Iterable[tuple[Node, Place]], read: Callable[[Node], Place | None]) -> list[Node]:
-    """The nodes that a pass touches: its stores, and inwards until a value is read from memory."""
-    seen: dict[Node, None] = {}
-    stack = [node for node, _ in stores]
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen[node] = None
-        if read(node) is None:
-            stack.extend(node.arguments)
-    return list(seen)
+    return Step(tuple(each for _, each in passes), lambda node, index: read(node, numbers[index]), rows, len(means))
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Everything about a cell that the emitter and the engine need.
+    """Everything about a cell that the printers and the engine need; `graph` is the cell's after constant folding.
 
     - `slots`: the width of the tape in units of H, drives first.
     - `gradients`: the width of the gradient buffer; drives first, then what products need of their own.
     - `places[k]`: the first gradient slot of group k. `arguments[k]`: the number of its argument buffer, or None where the
       argument is a state.
-    - `accumulated`: what the backward run sums over time and lanes: `("bias", drive)` and `("parameter", name)`.
+    - `accumulated`: what the backward run sums over time and batch rows: `("bias", drive)` and `("parameter", name)`.
     """
 
+    folded: Folded
     lowered: Lowered
-    adjoint: Adjoint
-    forward: Program
-    backward: Program
+    forward: Step
+    backward: Step
     slots: int
     gradients: int
     places: tuple[int, ...]
@@ -216,6 +222,9 @@ class Plan:
 
 @lru_cache(maxsize=256)
 def plan(graph: Graph) -> Plan:
+    """The plan of a cell's graph. Constants are folded here and nowhere else, so that every reader sees the same equations."""
+    folded = fold_constants(graph)
+    graph = folded.graph
     lowered = lower(graph)
     adjoint = derive(lowered)
     forward_groups = [(group.products, group.argument, None) for group in lowered.groups]
@@ -260,7 +269,7 @@ def plan(graph: Graph) -> Plan:
     ]
     backward = schedule(outputs, _given_backward(graph, lowered, tape), back_groups)
     return Plan(
-        lowered, adjoint, forward, backward, width, len(slots), tuple(places), tuple(arguments), tuple(accumulated)
+        folded, lowered, forward, backward, width, len(slots), tuple(places), tuple(arguments), tuple(accumulated)
     )
 
 
@@ -313,22 +322,10 @@ def _choose_tape(outputs: list[tuple[Node, Place]], lowered: Lowered, graph: Gra
     kept: dict[Node, int] = {}
 
     def asked(node: Node) -> bool:
-        return node in forward and node.kind != "constant"
+        return node in forward and node.kind != "constant" and not node.is_condition
 
     # the outermost forward values within the adjoint's equations
-    seen: set[Node] = set()
-    stack = [node for node, _ in outputs]
-    wanted: set[Node] = set()
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if asked(node) and not node.is_condition:
-            wanted.add(node)
-        else:
-            stack.extend(node.arguments)
-
+    wanted = {node for node in walk([node for node, _ in outputs], asked) if asked(node)}
     at_hand: dict[Node, bool] = {}
     for node in lowered.nodes:
         by_itself = available(node) is not None or node.kind == "constant"
@@ -348,11 +345,11 @@ def _place_tape(
 ) -> tuple[dict[Node, int], int]:
     """A slot for each kept value: that of a drive which no later pass reads, or a new one."""
     trial = [(node, Place("tape", number=-1 - k)) for k, node in enumerate(kept) if node.kind != "drive"]
-    program = schedule([*nexts, *trial], _given_forward(graph), groups)
+    step = schedule([*nexts, *trial], _given_forward(graph), groups)
     last_read = dict.fromkeys(graph.drives, 0)
     written: dict[Node, int] = {}
-    for index, each in enumerate(program.passes):
-        for node in _computed(each.stores, lambda n, index=index: program.find(n, index)):  # type: ignore[misc]
+    for index, each in enumerate(step.passes):
+        for node in walk([node for node, _ in each.stores], lambda n, index=index: step.find(n, index) is not None):  # type: ignore[misc]
             if node.kind == "drive":
                 last_read[node.name] = max(last_read[node.name], index)
         for node, place in each.stores:

@@ -1,16 +1,15 @@
-// What generated CUDA kernels call: mathematics, values that programs hand to one another, and products of them.
+// What generated CUDA kernels call: mathematics, values that thread blocks hand to one another, and products of them.
 //
-// A program owns UNITS units of LANES lanes; each of its warps keeps the weights of a part of the inputs in registers.
-// Programs wait for each other by data alone: a buffer starts as all ones in every bit, which is a NaN that no store
-// leaves behind, and whoever reads it looks again until no such number is left. Each place is written once, so nothing
-// else has to be ordered, and a step costs one way through the second-level cache instead of a barrier's three.
+// A thread block owns a tile of UNITS units and ROWS batch rows; each of its warps keeps the weights of a part of the inputs in
+// registers. Thread blocks wait for each other by spinning on a sentinel, a word with every bit set: gpu_kernel.py says why
+// that is enough.
 //
 // Before this file stand NUMBER and PARAMETER, the types in memory of sequences and of what belongs to a unit; EXACT and KEPT,
-// for products of floats; H, UNITS, LANES and WARPS; and PATIENCE, the cycles before the first look at a row: many programs
-// that look too early are in the way of those that store.
+// for products of floats; H, UNITS, ROWS and WARPS; and PATIENCE, the cycles before the first look at a row: many thread blocks
+// that look too early are in contention with those that store.
 
 constexpr int THREADS = 32 * WARPS;
-constexpr int PAIRS = (LANES * UNITS / 2 + THREADS - 1) / THREADS;  // of a thread: two neighbouring units of several lanes
+constexpr int PAIRS = (ROWS * UNITS / 2 + THREADS - 1) / THREADS;  // of a thread: two neighbouring units of several rows
 
 #include <machine.cuh>
 
@@ -100,9 +99,9 @@ DEVICE void put(kind* at, const two& v) { put_word(at, narrow(v.x, v.y, kind()))
 // -- whose a number is ------------------------------------------------------------------------------------------------
 
 DEVICE int own_unit() { return blockIdx.x * UNITS + threadIdx.x % (UNITS / 2) * 2; }
-DEVICE int lane_within(int p) { return p * (THREADS / (UNITS / 2)) + threadIdx.x / (UNITS / 2); }
-DEVICE int own_lane(int p) { return blockIdx.y * LANES + lane_within(p); }
-DEVICE bool owns(int p, whole B) { return lane_within(p) < LANES && own_lane(p) < B && own_unit() < H; }
+DEVICE int row_within(int p) { return p * (THREADS / (UNITS / 2)) + threadIdx.x / (UNITS / 2); }
+DEVICE int own_row(int p) { return blockIdx.y * ROWS + row_within(p); }
+DEVICE bool owns(int p, whole B) { return row_within(p) < ROWS && own_row(p) < B && own_unit() < H; }
 
 // -- products ---------------------------------------------------------------------------------------------------------
 
@@ -118,7 +117,7 @@ struct Product {
     static constexpr int NEIGHBOURS = 16 / sizeof(number), BLOCK = 4 * NEIGHBOURS;
     static constexpr int BLOCKS = (INPUTS + BLOCK * WARPS - 1) / (BLOCK * WARPS);
     static constexpr int TILES = OUTPUTS * UNITS / 8;
-    static constexpr int WIDTH = (OUTPUTS * UNITS + 31) / 32 * 32 + UNITS;  // of a lane's sums: no two threads in one bank
+    static constexpr int WIDTH = (OUTPUTS * UNITS + 31) / 32 * 32 + UNITS;  // of a row's sums: no two threads in one bank
 
     unsigned weights[BLOCKS][TILES][4];
     unsigned nought;  // which the compiler does not know: what it is added to lies where the matrix unit wants it, once for all
@@ -149,15 +148,15 @@ struct Product {
                 }
     }
 
-    // Numbers of AT_ONCE blocks, of a lane and of the eighth after it. For lanes that do not exist the last one is read: their
+    // Numbers of AT_ONCE blocks, of a row and of the eighth after it. For rows that do not exist the last one is read: their
     // sums go nowhere.
     struct Piece {
         const number *top, *low;
         int start;
         uint4 read[AT_ONCE][2];
 
-        DEVICE void at(const number* row, int distance, int B, int lane) {
-            top = pinned(row + min(lane, B - 1) * distance), low = pinned(row + min(lane + 8, B - 1) * distance);
+        DEVICE void at(const number* from, int distance, int B, int row) {
+            top = pinned(from + min(row, B - 1) * distance), low = pinned(from + min(row + 8, B - 1) * distance);
         }
         DEVICE uint4 look(int k, int half) const {
             if (!exists(start + k)) return {0, 0, 0, 0};
@@ -197,17 +196,17 @@ struct Product {
             }
     }
 
-    // Wait for the rows of all lanes, and leave each warp's part of the sums in shared memory. Where one lane's numbers are
-    // more than one piece, the next is on its way while a piece is multiplied.
-    DEVICE void multiply(float* sums, const number* row, int distance, int B) const {
+    // Wait for the rows of all rows, and leave each warp's part of the sums in shared memory. Where one row's numbers are
+    // more than one piece, the next is prefetched while a piece is multiplied.
+    DEVICE void multiply(float* sums, const number* from, int distance, int B) const {
         if (PATIENCE > 0) pause(PATIENCE);
-        constexpr bool AHEAD = LANES == 16;
+        constexpr bool AHEAD = ROWS == 16;
 #pragma unroll 1
-        for (int first = 0; first < LANES; first += 16) {
+        for (int first = 0; first < ROWS; first += 16) {
             const int within = first + threadIdx.x % 32 / 4;
             float sum[TILES][4] = {};
             Piece piece, next;
-            next.at(row, distance, B, blockIdx.y * LANES + within);
+            next.at(from, distance, B, blockIdx.y * ROWS + within);
             next.look(0);
 #pragma unroll
             for (int start = 0; start < BLOCKS; start += AT_ONCE) {
@@ -218,7 +217,7 @@ struct Product {
                 add(sum, piece, start);
                 if (!AHEAD && more) next.look(start + AT_ONCE);
             }
-            float* at = sums + (threadIdx.x / 32 * LANES + within) * WIDTH + threadIdx.x % 4 * 2;
+            float* at = sums + (threadIdx.x / 32 * ROWS + within) * WIDTH + threadIdx.x % 4 * 2;
 #pragma unroll
             for (int tile = 0; tile < TILES; ++tile)
 #pragma unroll
@@ -227,13 +226,13 @@ struct Product {
         }
     }
 
-    // One output of this thread's units for its lane number p, once all warps are done.
+    // One output of this thread's units for its row number p, once all warps are done.
     DEVICE static two total(const float* sums, int output, int p) {
-        if (LANES * UNITS < 2 * THREADS && lane_within(p) >= LANES) return 0.0f;
-        const float* at = sums + lane_within(p) * WIDTH + output * UNITS + threadIdx.x % (UNITS / 2) * 2;
+        if (ROWS * UNITS < 2 * THREADS && row_within(p) >= ROWS) return 0.0f;
+        const float* at = sums + row_within(p) * WIDTH + output * UNITS + threadIdx.x % (UNITS / 2) * 2;
         two parts[WARPS];
 #pragma unroll
-        for (int warp = 0; warp < WARPS; ++warp) parts[warp] = wide(::load(at + warp * LANES * WIDTH));
+        for (int warp = 0; warp < WARPS; ++warp) parts[warp] = wide(::load(at + warp * ROWS * WIDTH));
 #pragma unroll
         for (int step = 1; step < WARPS; step *= 2)
 #pragma unroll
@@ -242,8 +241,8 @@ struct Product {
     }
 };
 
-// The sum of a number of each thread over the lanes, for each unit.
-DEVICE void sum_over_lanes(float* to, const two& value, float* scratch) {
+// The sum of a number of each thread over the rows, for each unit.
+DEVICE void sum_over_rows(float* to, const two& value, float* scratch) {
     sync();
     scratch[2 * threadIdx.x] = value.x, scratch[2 * threadIdx.x + 1] = value.y;
     sync();

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from recurra.cells.notation import Cell
-from recurra.engines.fused.fold import fold
 from recurra.engines.fused.kernels import kernel, rows
 from recurra.engines.fused.sequence import whole_masks
 from recurra.engines.protocol import Weights
@@ -21,26 +20,23 @@ BLOCK = 256
 class Stream:
     """The state lives in this object's memory between calls; `state` reads and sets it."""
 
-    def __init__(self, cell: Cell, weights: Weights, lanes: int):
-        folded, dtype = fold(cell.graph), weights.W.dtype
-        graph = folded.graph
+    def __init__(self, cell: Cell, weights: Weights, B: int):
+        graph, dtype = cell.graph, weights.W.dtype
         made = kernel(graph, dtype)
         W, b, U = weights.W.contiguous(), weights.b.contiguous(), weights.U.contiguous()
         D, H = W.shape[1], U.shape[1]
-        self._states = [torch.zeros(state.depth + BLOCK, lanes, H, dtype=dtype) for state in graph.states]
+        self._states = [torch.zeros(state.depth + BLOCK, B, H, dtype=dtype) for state in graph.states]
         self._depths = [state.depth for state in graph.states]
-        arguments = made.Forward(
-            T=BLOCK, B=lanes, D=D, H=H, threads=1, W=W.data_ptr(), W_row=D, U=U.data_ptr(), U_row=H
-        )
+        arguments = made.Forward(T=BLOCK, B=B, D=D, H=H, threads=1, W=W.data_ptr(), W_row=D, U=U.data_ptr(), U_row=H)
         arguments.bias = b.data_ptr()
-        for name, state in zip(made.states, self._states, strict=True):
-            setattr(arguments, name, state.data_ptr())
-        units = {name: value.contiguous() for name, value in folded.units(weights.units).items()}
-        for name, value in units.items():
-            setattr(arguments, f"p_{name}", value.data_ptr())
+        for k, state in enumerate(self._states):
+            arguments.state[k] = state.data_ptr()
+        units = [value.contiguous() for value in made.plan.folded.units(weights.units).values()]
+        for k, value in enumerate(units):
+            arguments.parameter[k] = value.data_ptr()
         masks = whole_masks(weights, H)
-        for name, mask in masks.items():
-            setattr(arguments, f"n_{name}", rows(mask.expand(BLOCK, lanes, H)))
+        for k, name in enumerate(graph.noises):
+            arguments.noise[k] = rows(masks[name].expand(BLOCK, B, H))
         memory = torch.empty(made.forward_memory(arguments), dtype=dtype)
         arguments.memory = memory.data_ptr()
         made.open_stream(arguments)
@@ -49,7 +45,7 @@ class Stream:
         self._run = made.stream
 
     def run(self, x: int, out: int, steps: int) -> None:
-        """Steps from the inputs at address `x` `[steps, lanes, D]` to the outputs at `out` `[steps, lanes, H]`."""
+        """Steps from the inputs at address `x` `[steps, B, D]` to the outputs at `out` `[steps, B, H]`."""
         self._run(self._reference, x, out, steps)
 
     @property

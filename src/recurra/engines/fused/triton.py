@@ -1,109 +1,79 @@
-"""A plan written in Triton: one `forward` and one `backward` for the whole sequence, readable beside the equations.
+"""A plan printed in Triton: one `forward` and one `backward` for the whole sequence, readable beside the equations.
 
-A program owns some units of some lanes and keeps their slice of the recurrent weights on chip. What a product reads is a
-whole row of units: where one program owns all of them it has the row in registers, otherwise each program stores its part
-and waits for the others' (`triton_runtime`). Elementwise values stay in registers for the whole step.
+A program has one tile and keeps its slice of the recurrent weights in shared memory. What a product reads is a whole
+row of units: where the tile has all of them the row is in registers, otherwise each program stores its part and waits
+for the others' (`gpu_kernel`). Elementwise values stay in registers for the whole step.
+
+The statements of a step are the common ones. How a product is divided into `tl.dot`s, with weights in registers, in
+shared memory or read again, has no counterpart in the other languages, and neither have the loops around a step: both
+are printed here as they are.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import keyword
 from collections.abc import Iterable
 
-from recurra.cells.graph import Node
-from recurra.engines.fused.programs import Source, Tiles, exchanged_rows, inputs, state_argument
-from recurra.engines.fused.stages import Place, Plan, Product, Program
-from recurra.engines.fused.writer import ARITHMETIC, Writer
+from recurra.engines.fused.gpu_kernel import Address, Kernel, Source, Tiles, state_argument
+from recurra.engines.fused.stages import Place, Plan, Product
+from recurra.engines.fused.statements import (
+    ARITHMETIC,
+    Dot,
+    Language,
+    Let,
+    Printer,
+    Reduce,
+    Store,
+    indent,
+    lower_step,
+)
 
-_FORMS = {
-    **ARITHMETIC,
-    "not": "({} == 0)",
-    **{name: f"tl.{name}({{}})" for name in ("abs", "cos", "erf", "exp", "floor", "log", "sin")},
-    "sqrt": "tl.sqrt_rn({})",
-    "where": "tl.where({}, {}, {})",
-    "power": "power(zero + {}, zero + {})",  # numbers become tiles: functions take nothing else
-    "minimum": "minimum(zero + {}, zero + {})",
-    "maximum": "maximum(zero + {}, zero + {})",
-    "remainder": "remainder(zero + {}, zero + {})",
-    "clamp": "clamp(zero + {}, zero + {}, zero + {})",
-}
-_FUNCTIONS = (
-    *(
-        "clamp",
-        "laid_out",
-        "maximum",
-        "minimum",
-        "peek",
-        "power",
-        "put",
-        "relu",
-        "remainder",
-        "sigmoid",
-        "sign",
-        "softplus",
+FUNCTIONS = """
+    clamp laid_out maximum minimum peek power put relu remainder sigmoid sign softplus tanh wait
+""".split()  # noqa: SIM905
+"""Of `triton_runtime`."""
+TRITON = Language(
+    forms={
+        **ARITHMETIC,
+        "not": "({} == 0)",
+        **{name: f"tl.{name}({{}})" for name in ("abs", "cos", "erf", "exp", "floor", "log", "sin")},
+        "sqrt": "tl.sqrt_rn({})",
+        "where": "tl.where({}, {}, {})",
+        # numbers become tiles: functions take nothing else
+        **{name: f"{name}(zero + {{}}, zero + {{}})" for name in ("power", "minimum", "maximum", "remainder")},
+        "clamp": "clamp(zero + {}, zero + {}, zero + {})",
+    },
+    number="{!r}",
+    nan='float("nan")',
+    infinity='float("{}inf")',
+    line="{} = {}",
+    condition="{} = {}",
+    reserved=set(FUNCTIONS)
+    | set(
+        """
+        T B H ROWS UNITS rows units row unit here near t step i ends alive zero nought triton tl tape gradient lengths bias
+        sums means first inner piece w range float
+        """.split()  # noqa: SIM905
+    )
+    | set(keyword.kwlist),
+    prefixes=tuple(
+        """
+        ahead_ argument_ arrived_ arriving_ bias_ by_ carry_ columns_ due_ exists_ final_ initial_ input_ last_ mean_ n_ next_
+        noise_ now_ p_ parameter_ part_ per_ row_ rows_ s_ state_ sum_ tape_ tile_ total_ w_ weights_ within_
+        """.split()  # noqa: SIM905
     ),
-    *("tanh", "wait"),
-)
-_RESERVED = frozenset(
-    f"""
-    {" ".join(_FUNCTIONS)} T B H LANES UNITS lanes units lane unit here near t step i ends alive zero nought
-    triton tl tape gradient lengths bias sums means first inner piece w range float
-    False None True and as assert async await break class continue def del elif else except finally for from global if import
-    in is lambda nonlocal not or pass raise return try while with yield
-    """.split()
-)
-_OWN = (
-    *(
-        "ahead_",
-        "argument_",
-        "arrived_",
-        "arriving_",
-        "bias_",
-        "by_",
-        "carry_",
-        "columns_",
-        "due_",
-        "exists_",
-        "final_",
-        "initial_",
-        "input_",
-        "last_",
-        "mean_",
-    ),
-    *(
-        "n_",
-        "next_",
-        "noise_",
-        "now_",
-        "p_",
-        "parameter_",
-        "part_",
-        "per_",
-        "row_",
-        "rows_",
-        "s_",
-        "sum_",
-        "tape_",
-        "tile_",
-        "total_",
-    ),
-    *("w_", "weights_", "within_"),
 )
 IN_REGISTERS = 64 * 1024
 """Bytes of a row's numbers that a program reads before it multiplies them."""
 STREAMED = 64
 """Inputs that a product takes at a time where weights are read again at every step."""
 AHEAD = 4
-"""Steps whose numbers are on their way at once where no program waits for another; otherwise one, which the waiting hides."""
+"""Steps that are prefetched where no program waits for another; otherwise one, which the waiting hides."""
 TYPES = {"bfloat16": ("tl.bfloat16", 16), "float16": ("tl.float16", 16), "float32": ("tl.float32", 32)}
 
 
-def emit_forward(plan: Plan, tiles: Tiles, dtype: str, precision: str) -> Source:
-    return _Forward(plan, tiles, dtype, precision).source()
-
-
-def emit_backward(plan: Plan, tiles: Tiles, dtype: str, precision: str) -> Source:
-    return _Backward(plan, tiles, dtype, precision).source()
+def emit(plan: Plan, tiles: Tiles, dtype: str, precision: str, *, forward: bool) -> Source:
+    return _Kernel(plan, tiles, dtype, precision, forward=forward).source()
 
 
 def padded(outputs: int) -> int:
@@ -111,96 +81,65 @@ def padded(outputs: int) -> int:
     return 1 << (outputs - 1).bit_length()
 
 
-class _Writer(Writer):
-    """Writes a whole step: what an earlier pass computed is still in registers."""
+class _Kernel(Kernel):
+    row, own, now, end = "row", "{}", "{}", ""
 
-    forms, own = _FORMS, _OWN
-
-    def __init__(self, kernel: _Kernel):
-        super().__init__(kernel.plan.lowered.names, _RESERVED | set(kernel.arguments))
-        self.kernel, self.index = kernel, 0
-
-    def read(self, node: Node) -> str | None:
-        return self.kernel.read(node, self.index)
-
-    def number(self, value: float) -> str:
-        if value != value or value in (float("inf"), float("-inf")):
-            return f'float("{value}")'
-        return repr(value)
-
-    def line(self, node: Node, name: str, text: str) -> str:
-        return f"{name} = {text}"
-
-
-class _Kernel(ABC):
-    """What forward and backward have in common."""
-
-    name: str
-    program: Program
-
-    def __init__(self, plan: Plan, tiles: Tiles, dtype: str, precision: str):
-        self.plan, self.graph, self.tiles = plan, plan.graph, tiles
+    def __init__(self, plan: Plan, tiles: Tiles, dtype: str, precision: str, *, forward: bool):
+        super().__init__(plan, tiles, forward=forward)
         self.type, width = TYPES[dtype]
         self.unwritten, self.precision = hex(2**width - 1), precision
-        self.arguments = ["T", "B", "nought", "lengths", "tape"]
-        self.arguments += [state_argument(state.name) for state in self.graph.states]
-        if self.graph.drives:
-            self.arguments.append("bias")
-        self.arguments += [f"p_{name}" for name in self.graph.parameters]
-        for name in self.graph.noises:
-            self.arguments += [f"n_{name}", f"by_step_{name}", f"by_lane_{name}"]
-        self.arguments += [f"weights_{k}" for k in range(len(plan.groups))]
-        self.ahead: dict[str, str] = {}  # loads of this step's numbers, made steps ahead: name → address at step `step`
+        self.arguments = ["T", "B", "nought", *list(self.types)[2:]]
+        if self.step.means and not tiles.alone:
+            self.arguments.append("means")
+        self.lowered = lower_step(
+            self.step,
+            plan.lowered.names.keys(),
+            registers=("row", "gradient", "next") if forward else ("row", "gradient"),
+            rows_in_registers=tiles.alone,
+        )
+        # loads of this step's numbers, made steps ahead: name → address at step `step`
+        self.ahead = {
+            self.prefetched(place): self.prefetch_address(place, "step")
+            for place in self.lowered.reads[0]
+            if self.prefetched(place)
+        }
         self.tiles_of: dict[tuple[int, int], str] = {}
+        waits = self.step.products or self.step.means
+        self.distance = 1 if waits else AHEAD  # how many steps ahead numbers are loaded
 
-    # -- memory ------------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------------------------
 
-    def early(self, name: str, address: str) -> str:
-        """A number of this step that was there before the kernel began: loaded while the step before is computed."""
-        self.ahead[name] = address
-        return name
+    def tile(self, place: Place) -> str:
+        return self.tiles_of[place.number, place.part]
 
-    def read(self, node: Node, index: int) -> str | None:
-        place = self.program.find(node, index)
-        if place is None:
-            return None
-        match place.kind:
-            case "tape":
-                loaded = self.early(
-                    f"tape_{place.number}",
-                    f"tape + (step * B + lane) * {self.plan.slots * self.tiles.H} + {place.number * self.tiles.H} + unit",
-                )
-                return f"({loaded} + bias_{self.graph.drives.index(node.name)})" if node.kind == "drive" else loaded
-            case "parameter":
-                return f"parameter_{place.name}"
-            case "noise":
-                return self.early(
-                    f"noise_{place.name}",
-                    f"n_{place.name} + step * by_step_{place.name} + lane * by_lane_{place.name} + unit",
-                )
-            case "tile":
-                return self.tiles_of.get((place.number, place.part), "")
-            case "mean":
-                return f"mean_{place.number}"
-        return self.read_other(node, place)
+    def older(self, place: Place) -> str:
+        at = self.element(self.address(place), "step")
+        return f"wait({at}, here, {self.unwritten}).to({self.type}, bitcast=True).to(tl.float32)"
 
-    @abstractmethod
-    def read_other(self, node: Node, place: Place) -> str | None:
-        """What only one of the directions has in memory."""
+    def element(self, address: Address, step: str) -> str:
+        width, offset = "H", ""
+        if address.blocks is not None:
+            width, offset = str(address.blocks * self.tiles.H), f" + {address.block * self.tiles.H}"
+        return f"{address.buffer} + ({address.at(step)} * B + row) * {width}{offset} + unit"
+
+    def masked(self, value: str) -> str:
+        return f"zero + {value}" if self.forward else f"tl.where(alive, zero + {value}, 0.0)"
+
+    def put(self, address: Address, value: str, *, awaited: bool) -> str:
+        at = self.element(address, "step")
+        if awaited:
+            return f"put({at}, {value}, here, {self.type}, {self.unwritten})"
+        return f"tl.store({at}, {value}, mask=here)"
+
+    def store_next(self, place: Place, value: str) -> list[str]:
+        name = f"next_{place.name}"
+        return [f"{name} = zero + {value}", self.put(self.address(place), name, awaited=True)]
 
     # -- products ----------------------------------------------------------------------------------------------------
 
-    @abstractmethod
-    def row(self, source: Place) -> tuple[str, int]:
-        """The address of the first number of the row that a product reads, at `lane`, and the distance between lanes."""
-
-    def columns(self, product: Product) -> int:
-        """How many outputs for each unit lie side by side in the weights."""
-        return padded(len(product.nodes))
-
     def parts(self, product: Product) -> tuple[int, int, range]:
         """The inputs of each sum: how many, and the size and numbers of the chunks in which they are read."""
-        size = -(-inputs(product, self.tiles.H) // self.tiles.split // 16) * 16
+        size = -(-product.inputs(self.tiles.H) // self.tiles.split // 16) * 16
         even = size & -size
         most = 256 if self.type != "tl.float32" else 128  # float32 lies in shared memory as two parts
         chunk = min(even if even >= 64 or even == size else padded(size), most)
@@ -208,14 +147,14 @@ class _Kernel(ABC):
 
     def load_weights(self, product: Product) -> list[str]:
         """Before the loop: the slice of these units."""
-        number, G, H = product.number, self.columns(product), self.tiles.H
+        number, G, H = product.number, padded(len(product.nodes)), self.tiles.H
         lines = []
         if self.tiles.alone:
             inner = "tl.arange(0, UNITS)[:, None]"
-            for b in range(product.blocks if product.nodes[0].kind == "back" else len(product.nodes)):
+            for b in range(product.blocks if product.is_transposed else len(product.nodes)):
                 at = (
                     f"{inner} * {self.tiles.units * G} + {b} + unit * {G}"
-                    if product.nodes[0].kind == "product"
+                    if not product.is_transposed
                     else f"({b * H} + {inner}) * H + unit"
                 )
                 lines.append(
@@ -232,10 +171,10 @@ class _Kernel(ABC):
                     lines.append(
                         f"{name} = tl.arange(0, {self.tiles.split})[:, None] * {size} + within_{number}_{k}[None, :]"
                     )
-                    exists = f"({name} < {inputs(product, self.tiles.H)}) & (within_{number}_{k} < {size})[None, :]"
+                    exists = f"({name} < {product.inputs(self.tiles.H)}) & (within_{number}_{k} < {size})[None, :]"
                 else:
                     lines.append(f"{name} = {within}")
-                    exists = f"{name} < {inputs(product, self.tiles.H)}"
+                    exists = f"{name} < {product.inputs(self.tiles.H)}"
                 lines.append(f"exists_{number}_{k} = {exists}")
                 lines.append(f"w_{number}_{k} = {self.weights(product, name, f'exists_{number}_{k}')}")
         return lines
@@ -243,27 +182,27 @@ class _Kernel(ABC):
     def weights(self, product: Product, inputs: str, exists: str) -> str:
         """Loads the weights of these inputs, and of the program's columns."""
         number, H = product.number, self.tiles.H
-        width = self.tiles.programs * self.tiles.units * self.columns(product)
+        width = self.tiles.count * self.tiles.units * padded(len(product.nodes))
         mask = f"tl.expand_dims({exists}, -1)"
-        if product.nodes[0].kind == "back":
+        if product.is_transposed:
             width, mask = H, f"{mask} & (columns_{number} < H)"
         return f"tl.load(weights_{number} + tl.expand_dims({inputs}, -1) * {width} + columns_{number}, mask={mask}, other=0.0)"
 
-    def multiply(self, product: Product, writer: _Writer) -> list[str]:
+    def multiply(self, product: Product, printer: Printer) -> list[str]:
         """The product's outputs for these units, as `tile_…` variables."""
         number = product.number
         if self.tiles.alone:
-            return self.multiply_alone(product, writer)
-        row, distance = self.row(product.source)
+            return self.multiply_alone(product, printer)
+        row, distance = self.address(product.source).row("step", self.tiles.H)
         total = f"sum_{number}"
         precise = f"input_precision='{self.precision}'"
-        lines = [f"row_{number} = {row} + lane * {distance}"]
+        lines = [f"row_{number} = {row} + row * {distance}"]
         if self.tiles.resident:
             lines += self.multiply_resident(product, total)
         else:
-            chunk, depth = STREAMED, inputs(product, self.tiles.H)
+            chunk, depth = STREAMED, product.inputs(self.tiles.H)
             lines += [
-                f"{total} = tl.zeros((LANES, UNITS * {self.columns(product)}), tl.float32)",
+                f"{total} = tl.zeros((ROWS, UNITS * {padded(len(product.nodes))}), tl.float32)",
                 f"for first in range(0, {depth}, {chunk}):",
                 f"    inner = first + tl.arange(0, {chunk})",
                 f"    piece = wait(row_{number} + inner, near & (inner < {depth}), {self.unwritten})",
@@ -282,7 +221,7 @@ class _Kernel(ABC):
             if self.tiles.split > 1:
                 at, mask = f"{row}[None] + {inner}[:, None]", f"near[None] & {exists}[:, None]"
             reads.append(f"row_{number}_{k} = peek({at}, {mask})")
-        held = self.tiles.lanes * self.tiles.split * chunk * (2 if self.type != "tl.float32" else 8)
+        held = self.tiles.rows * self.tiles.split * chunk * (2 if self.type != "tl.float32" else 8)
         at_once = max(1, IN_REGISTERS // held)
         lines = []
         for first in range(0, len(chunks), at_once):
@@ -299,10 +238,10 @@ class _Kernel(ABC):
         whole = f"tl.sum(part_{number}, 0)" if self.tiles.split > 1 else f"part_{number}"
         return [*lines, f"{total} = laid_out({whole})"]
 
-    def multiply_alone(self, product: Product, writer: _Writer) -> list[str]:
+    def multiply_alone(self, product: Product, printer: Printer) -> list[str]:
         number, lines = product.number, []
-        if product.nodes[0].kind == "product":
-            argument = writer.value(product.nodes[0].arguments[0])
+        if not product.is_transposed:
+            argument = printer.value(product.nodes[0].arguments[0])
             lines.append(f"row_{number} = tl.where(unit < H, zero + {argument}, 0.0).to({self.type})")
             for g in range(len(product.nodes)):
                 self.tiles_of[number, g] = f"tile_{number}_{g}"
@@ -311,22 +250,19 @@ class _Kernel(ABC):
             return lines
         self.tiles_of[number, 0] = f"tile_{number}_0"
         for b, adjoint in enumerate(product.nodes[0].arguments):
-            dot = f"tl.dot((zero + {self.masked(writer.value(adjoint))}).to({self.type}), w_{number}_{b}, "
+            dot = f"tl.dot((zero + tl.where(alive, {printer.value(adjoint)}, 0.0)).to({self.type}), w_{number}_{b}, "
             dot += f"input_precision='{self.precision}')"
             lines.append(f"tile_{number}_0 = {dot if b == 0 else f'tile_{number}_0 + {dot}'}")
         return lines
 
-    def masked(self, value: str) -> str:
-        return value
-
     def take_apart(self, product: Product, total: str) -> list[str]:
         """Outputs of one unit lie side by side: halve and halve again."""
-        number, G = product.number, self.columns(product)
+        number, G = product.number, padded(len(product.nodes))
         if G == 1:
             self.tiles_of[number, 0] = total
             return []
         halves = G.bit_length() - 1
-        shape = ", ".join(["LANES", "UNITS", *["2"] * halves])
+        shape = ", ".join(["ROWS", "UNITS", *["2"] * halves])
         lines, parts = [f"{total} = tl.reshape({total}, ({shape}))"], {"": total}
         for _ in range(halves):  # the last axis is the lowest bit of the number
             new: dict[str, str] = {}
@@ -339,21 +275,18 @@ class _Kernel(ABC):
             self.tiles_of[number, int(low, 2)] = value
         return lines
 
-    # -- means -------------------------------------------------------------------------------------------------------
-
-    def put_mean(self, number: int, value: str) -> list[str]:
+    def reduce(self, number: int, value: str) -> list[str]:
+        """The mean over the units of all programs, each of which stores its part of the sum for the others."""
         whole = f"tl.sum(tl.where(unit < H, zero + {value}, 0.0), 1)"
         if self.tiles.alone:
             return [f"mean_{number} = ({whole} / H)[:, None]"]
-        P = self.tiles.programs
-        at = f"means + ((step * {self.program.means} + {number}) * {P} + {{}}) * B + {{}}"
-        rows = padded(
-            max(P, 32 * self.tiles.warps // self.tiles.lanes)
-        )  # a number for each thread: none waits for a copy
-        others = f"tl.arange(0, {rows})[:, None]"
-        parts = f"wait({at.format(others, 'lanes[None, :]')}, ({others} < {P}) & (lanes < B)[None, :], 0xffffffff)"
+        P = self.tiles.count
+        at = f"means + ((step * {self.step.means} + {number}) * {P} + {{}}) * B + {{}}"
+        # a number for each thread: none waits for a copy
+        others = f"tl.arange(0, {padded(max(P, 32 * self.tiles.warps // self.tiles.rows))})[:, None]"
+        parts = f"wait({at.format(others, 'rows[None, :]')}, ({others} < {P}) & (rows < B)[None, :], 0xffffffff)"
         return [
-            f"put({at.format('tl.program_id(0)', 'lanes')}, {whole}, lanes < B, tl.float32, 0xffffffff)",
+            f"put({at.format('tl.program_id(0)', 'rows')}, {whole}, rows < B, tl.float32, 0xffffffff)",
             f"mean_{number} = (tl.sum({parts}.to(tl.float32, bitcast=True), 0) / H)[:, None]",
         ]
 
@@ -370,11 +303,11 @@ class _Kernel(ABC):
             "import triton.language as tl",
             "",
             "from recurra.engines.fused.triton_runtime import (",
-            *(f"    {name}," for name in _FUNCTIONS),
+            *(f"    {name}," for name in FUNCTIONS),
             ")",
             "",
             f"H = tl.constexpr({self.tiles.H})",
-            f"LANES = tl.constexpr({self.tiles.lanes})",
+            f"ROWS = tl.constexpr({self.tiles.rows})",
             f"UNITS = tl.constexpr({self.tiles.units})",
             "",
             "",
@@ -385,50 +318,44 @@ class _Kernel(ABC):
     def opening(self) -> list[str]:
         """What stays the same from step to step."""
         lines = [
-            "lanes = tl.program_id(1) * LANES + tl.arange(0, LANES)",
+            "rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)",
             "units = tl.program_id(0) * UNITS + tl.arange(0, UNITS) + nought",
-            "lane, unit = lanes.to(tl.int64)[:, None], units[None, :]",
-            "near = (lanes < B)[:, None]",
+            "row, unit = rows.to(tl.int64)[:, None], units[None, :]",
+            "near = (rows < B)[:, None]",
             "here = near & (unit < H)",
-            "zero = tl.zeros((LANES, UNITS), tl.float32)",
+            "zero = tl.zeros((ROWS, UNITS), tl.float32)",
         ]
         for k, _ in enumerate(self.graph.drives):
             lines.append(f"bias_{k} = tl.load(bias + {k} * H + unit, mask=unit < H, other=0.0).to(tl.float32)")
         for name in self.graph.parameters:
             lines.append(f"parameter_{name} = tl.load(p_{name} + unit, mask=unit < H, other=0.0).to(tl.float32)")
-        for each in self.program.passes:
-            for product in each.products:
-                lines += self.load_weights(product)
+        return [*lines, *(line for product in self.step.products for line in self.load_weights(product))]
+
+    def step_lines(self) -> list[str]:
+        lines: list[str] = []
+        printer = Printer(TRITON, self.plan.lowered.names, self.read, self.arguments)
+        for statement in (statement for each in self.lowered.passes for statement in each):
+            match statement:
+                case Dot(product):
+                    lines += self.multiply(product, printer)
+                case Let():
+                    lines += printer.let(statement)
+                case Reduce(node, number):
+                    lines += self.reduce(number, printer.value(node))
+                case Store(node, place):
+                    lines += self.store(place, printer.value(node))
         return lines
-
-    @property
-    def distance(self) -> int:
-        """How many steps ahead numbers are loaded."""
-        waits = any(each.products for each in self.program.passes) or self.program.means
-        return 1 if waits else AHEAD
-
-    def step(self) -> list[str]:
-        """The lines of one step; after them `ahead` is known."""
-        writer = _Writer(self)
-        for k, each in enumerate(self.program.passes):
-            writer.index = k
-            writer.count(node for node, _ in each.stores)
-        writer.uses.update(
-            {n: 2 for each in self.program.passes for node, _ in each.stores for n in [node] if n.kind != "constant"}
-        )
-        for k, each in enumerate(self.program.passes):
-            writer.index = k
-            for product in each.products:
-                writer.lines.extend(self.multiply(product, writer))  # which may itself have written lines
-            for node, place in each.stores:
-                writer.lines += self.store(place, writer.value(node))
-        return writer.lines
 
     def load_ahead(self, place: int) -> list[str]:
         """The numbers of step `step`, to be taken when `place` more steps are done."""
-        return [
+        lines = [
             f"ahead_{name}_{place} = tl.load({address}, mask=here, other=0.0)" for name, address in self.ahead.items()
         ]
+        for state in self.graph.states if not self.forward else ():
+            at = self.arriving_address(state.name, "step")
+            load = f"ahead_arriving_{state.name}_{place} = tl.load({at}, mask=here, other=0.0)"
+            lines += [f"if arriving_{state.name} is not None:", f"    {load}"]
+        return lines
 
     def first_loads(self, step: str) -> list[str]:
         """Before the loop; `step` is the number of the step that comes at place {}."""
@@ -441,217 +368,85 @@ class _Kernel(ABC):
         take = prefix + "{0} = ahead_{0}_0.to(tl.float32)"
         return [line.format(name) for name in names for line in (take, *moves)]
 
-    @abstractmethod
-    def store(self, place: Place, value: str) -> list[str]:
-        """The lines that put a value where it belongs."""
-
-
-def _indent(lines: Iterable[str], by: int) -> list[str]:
-    return [" " * by + line for line in lines]
-
-
-class _Forward(_Kernel):
-    name = "forward"
-
-    def __init__(self, plan: Plan, tiles: Tiles, dtype: str, precision: str):
-        super().__init__(plan, tiles, dtype, precision)
-        self.program = plan.forward
-        self.rows = exchanged_rows(self.program, tiles)
-        self.arguments += [f"rows_{k}" for k in self.rows]
-        if self.program.means and not tiles.alone:
-            self.arguments.append("means")
-
-    def read_other(self, node: Node, place: Place) -> str | None:
-        if place.kind == "state":
-            if place.number == 1:
-                return f"last_{place.name}"
-            back = self.graph.depth(place.name) - place.number
-            at = f"{state_argument(place.name)} + ((step + {back}) * B + lane) * H + unit"
-            return f"wait({at}, here, {self.unwritten}).to({self.type}, bitcast=True).to(tl.float32)"
-        return None  # computed earlier in the step: still in registers
-
-    def row(self, source: Place) -> tuple[str, int]:
-        H = self.tiles.H
-        if source.kind == "state":
-            back = self.graph.depth(source.name) - source.number
-            return f"{state_argument(source.name)} + (step + {back}) * B * H", H
-        return f"rows_{source.number} + step * B * H", H
-
-    def store(self, place: Place, value: str) -> list[str]:
-        match place.kind:
-            case "mean":
-                return self.put_mean(place.number, value)
-            case "row":
-                if place.number not in self.rows:
-                    return []
-                at = f"rows_{place.number} + (step * B + lane) * H + unit"
-                return [f"put({at}, zero + {value}, here, {self.type}, {self.unwritten})"]
-            case "next":
-                at = f"{state_argument(place.name)} + ((step + {self.graph.depth(place.name)}) * B + lane) * H + unit"
-                return [
-                    f"next_{place.name} = zero + {value}",
-                    f"put({at}, next_{place.name}, here, {self.type}, {self.unwritten})",
-                ]
-            case "tape":
-                at = f"tape + (step * B + lane) * {self.plan.slots * self.tiles.H} + {place.number * self.tiles.H} + unit"
-                return [f"tl.store({at}, zero + {value}, mask=here)"]
-        raise AssertionError(place)
-
     def source(self) -> Source:
-        body = self.step()
+        lines = [*self.opening(), *(self.forward_lines() if self.forward else self.backward_lines())]
+        return Source("\n".join([*self.head(), *indent(lines), ""]), tuple(self.arguments))
+
+    def forward_lines(self) -> list[str]:
         begin, end = [], []
         for state in self.graph.states:
-            at = f"{state_argument(state.name)} + ({state.depth - 1} * B + lane) * H + unit"
+            at = self.element(Address(state_argument(state.name)), str(state.depth - 1))
             begin.append(f"last_{state.name} = peek({at}, here).to({self.type}, bitcast=True).to(tl.float32)")
             end.append(f"last_{state.name} = next_{state.name}")
         D = self.distance
-        lines = [
-            *self.head(),
-            *_indent(self.opening(), 4),
-            *_indent(begin, 4),
-            *_indent(self.first_loads("tl.cast(tl.minimum({}, T - 1), tl.int64)"), 4),
-            "    for t in range(T):",
-            *_indent(self.take_loads(self.ahead), 8),
-            f"        step = tl.minimum(tl.cast(t, tl.int64) + {D}, T - 1)  # its numbers are on their way from now on",
-            *_indent(self.load_ahead(D - 1), 8),
-            "        step = tl.cast(t, tl.int64)",
-            *_indent(body, 8),
-            *_indent(end, 8),
-            "",
+        return [
+            *begin,
+            *self.first_loads("tl.cast(tl.minimum({}, T - 1), tl.int64)"),
+            "for t in range(T):",
+            *indent(self.take_loads(self.ahead)),
+            f"    step = tl.minimum(tl.cast(t, tl.int64) + {D}, T - 1)  # prefetched from now on",
+            *indent(self.load_ahead(D - 1)),
+            "    step = tl.cast(t, tl.int64)",
+            *indent(self.step_lines()),
+            *indent(end),
         ]
-        return Source("\n".join(lines), tuple(self.arguments))
 
-
-class _Backward(_Kernel):
-    name = "backward"
-
-    def __init__(self, plan: Plan, tiles: Tiles, dtype: str, precision: str):
-        super().__init__(plan, tiles, dtype, precision)
-        self.program = plan.backward
-        for state in self.graph.states:
-            roles = ("arriving", "per_step", "per_lane", "final", "initial")
-            self.arguments += [state_argument(state.name, role) for role in roles]
-        self.arguments += ["gradient", "sums"]
-        self.arguments += [f"argument_{k}" for k in sorted({n for n in plan.arguments if n is not None})]
-        if not tiles.alone and self.program.means:
-            self.arguments.append("means")
-        self.carried: dict[tuple[str, int], str] = {}
-
-    def columns(self, product: Product) -> int:
-        return 1
-
-    def masked(self, value: str) -> str:
-        return f"tl.where(alive, {value}, 0.0)"
-
-    def read_other(self, node: Node, place: Place) -> str | None:
-        H = self.tiles.H
-        if place.kind in ("state", "next"):
-            name = state_argument(place.name)
-            K = self.graph.depth(place.name)
-            back = K - place.number if place.kind == "state" else K
-            return self.early(f"{place.name}_at_{back}", f"{name} + ((step + {back}) * B + lane) * {H} + unit")
-        if place.kind == "adjoint":
-            return f"arrived_{place.name}"
-        return None
-
-    def load_ahead(self, place: int) -> list[str]:
-        """What arrives at a state from outside is loaded as well, where anything does."""
-        lines = super().load_ahead(place)
-        for state in self.graph.states:
-            at = f"arriving_{state.name} + step * per_step_{state.name} + lane * per_lane_{state.name} + unit"
-            load = f"ahead_arriving_{state.name}_{place} = tl.load({at}, mask=here, other=0.0)"
-            lines += [f"if arriving_{state.name} is not None:", f"    {load}"]
-        return lines
-
-    def take_arriving(self) -> list[str]:
-        lines = []
-        for state in self.graph.states:
-            taken = self.take_loads([f"arriving_{state.name}"], "now_")
-            lines += [f"if arriving_{state.name} is not None:", *_indent(taken, 4)]
-        return lines
-
-    def row(self, source: Place) -> tuple[str, int]:
-        width = self.plan.gradients * self.tiles.H
-        return f"gradient + step * B * {width} + {source.number * self.tiles.H}", width
-
-    def store(self, place: Place, value: str) -> list[str]:
-        H = self.tiles.H
-        kept = f"tl.where(alive, zero + {value}, 0.0)"
-        match place.kind:
-            case "mean":
-                return self.put_mean(place.number, value)
-            case "row":
-                return []
-            case "gradient":
-                at = f"gradient + (step * B + lane) * {self.plan.gradients * H} + {place.number * H} + unit"
-                return [f"put({at}, {kept}, here, {self.type}, {self.unwritten})"]
-            case "parameter_gradient":
-                return [f"total_{place.number} += {kept}"]
-            case "carry":
-                name = f"carry_{place.name}_{place.number}"
-                self.carried[place.name, place.number] = name
-                return [f"{name} = {kept}"]
-            case "argument":
-                return [f"tl.store(argument_{place.number} + (step * B + lane) * H + unit, {kept}, mask=here)"]
-        raise AssertionError(place)
-
-    def final(self, name: str, K: int, index: str) -> str:
-        """∂L of the final values for the lanes whose value number `index` is one of them."""
+    def final(self, name: str, index: str) -> str:
+        """∂L of the final values for the batch rows whose value number `index` is one of them."""
         late = f"({index} - ends)[:, None]"
-        mask = f"here & ({late} >= 0) & ({late} < {K})"
-        return f"tl.load(final_{name} + ({late} * B + lane) * H + unit, mask={mask}, other=0.0).to(tl.float32)"
+        at, mask = self.element(Address(f"final_{name}"), late), f"({late} >= 0) & ({late} < {self.graph.depth(name)})"
+        return f"tl.load({at}, mask=here & {mask}, other=0.0).to(tl.float32)"
 
-    def source(self) -> Source:
-        body = self.step()
+    def backward_lines(self) -> list[str]:
+        body = self.step_lines()
         arrive, begin, end, out = [], [], [], []
         for state in self.graph.states:
             name, K = state.name, state.depth
             begin += [f"due_{name}_{d} = zero" for d in range(K)]
             arrive += [
+                f"if arriving_{name} is not None:",
+                *indent(self.take_loads([f"arriving_{name}"], "now_")),
+            ]
+        for state in self.graph.states:
+            name, K = state.name, state.depth
+            arrive += [
                 f"arrived_{name} = due_{name}_0",
                 f"if arriving_{name} is not None:",
                 f"    arrived_{name} += now_arriving_{name}",
                 f"if final_{name} is not None:",
-                f"    arrived_{name} += {self.final(name, K, f't + {K}')}",
+                f"    arrived_{name} += {self.final(name, f't + {K}')}",
                 f"arrived_{name} = tl.where(alive, arrived_{name}, 0.0)",
             ]
-            for d in range(1, K + 1):
-                parts = [f"due_{name}_{d}"] if d < K else []
-                parts += [self.carried[state.name, d]] if (state.name, d) in self.carried else []
+            for d, parts in enumerate(self.due(name)):
                 # "+ zero": of bare copies Triton 3.6 takes it that they never change, and leaves out the arrival
-                end.append(f"due_{name}_{d - 1} = {' + '.join([*parts, 'zero'])}")
+                end.append(f"due_{name}_{d} = {' + '.join([*parts, 'zero'])}")
             for d in range(K):  # due_d now belongs to value number K - 1 - d
-                k = K - 1 - d
+                at = self.element(Address(f"initial_{name}"), str(K - 1 - d))
                 out += [
                     f"if final_{name} is not None:",
-                    f"    due_{name}_{d} += {self.final(name, K, str(k))}",
-                    f"tl.store(initial_{name} + ({k} * B + lane) * H + unit, due_{name}_{d}, mask=here)",
+                    f"    due_{name}_{d} += {self.final(name, str(K - 1 - d))}",
+                    f"tl.store({at}, due_{name}_{d}, mask=here)",
                 ]
         for k, _ in enumerate(self.plan.accumulated):
             begin.append(f"total_{k} = zero")
             at = f"sums + (tl.program_id(1) * {len(self.plan.accumulated)} + {k}) * H + units"
             out.append(f"tl.store({at}, tl.sum(tl.where(near, total_{k}, 0.0), 0), mask=units < H)")
         D = self.distance
-        lines = [
-            *self.head(),
-            *_indent(self.opening(), 4),
-            "    ends = tl.zeros((LANES,), tl.int32) + T",
-            "    if lengths is not None:",
-            "        ends = tl.load(lengths + lanes, mask=lanes < B, other=0).to(tl.int32)",
-            *_indent(begin, 4),
-            *_indent(self.first_loads("tl.cast(tl.maximum(T - 1 - {}, 0), tl.int64)"), 4),
-            "    for i in range(T):",
-            "        t = T - 1 - i",
-            "        alive = here & (t < ends)[:, None]",
-            *_indent(self.take_loads(self.ahead), 8),
-            *_indent(self.take_arriving(), 8),
-            *_indent(arrive, 8),
-            f"        step = tl.maximum(tl.cast(t, tl.int64) - {D}, 0)  # its numbers are on their way from now on",
-            *_indent(self.load_ahead(D - 1), 8),
-            "        step = tl.cast(t, tl.int64)",
-            *_indent(body, 8),
-            *_indent(end, 8),
-            *_indent(out, 4),
-            "",
+        return [
+            "ends = tl.zeros((ROWS,), tl.int32) + T",
+            "if lengths is not None:",
+            "    ends = tl.load(lengths + rows, mask=rows < B, other=0).to(tl.int32)",
+            *begin,
+            *self.first_loads("tl.cast(tl.maximum(T - 1 - {}, 0), tl.int64)"),
+            "for i in range(T):",
+            "    t = T - 1 - i",
+            "    alive = here & (t < ends)[:, None]",
+            *indent(self.take_loads(self.ahead)),
+            *indent(arrive),
+            f"    step = tl.maximum(tl.cast(t, tl.int64) - {D}, 0)  # prefetched from now on",
+            *indent(self.load_ahead(D - 1)),
+            "    step = tl.cast(t, tl.int64)",
+            *indent(body),
+            *indent(end),
+            *out,
         ]
-        return Source("\n".join(lines), tuple(self.arguments))

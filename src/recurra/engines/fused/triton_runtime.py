@@ -1,8 +1,6 @@
 """What generated Triton kernels call: mathematics, and values that programs hand to one another through memory.
 
-Programs wait for each other by data alone. A buffer starts as all ones in every bit, which is a NaN that no store leaves
-behind; whoever reads it looks again until no such number is left. Each place is written once, so nothing else has to be
-ordered, and a step costs one way through the second-level cache instead of a barrier's three.
+Programs wait for each other by spinning on a sentinel, `UNWRITTEN`; `gpu_kernel` says why that is enough.
 """
 
 from __future__ import annotations
@@ -35,8 +33,8 @@ def put(at, value, here, DTYPE: tl.constexpr, UNWRITTEN: tl.constexpr):
 
 @triton.jit
 def laid_out(v):
-    """The same numbers, dealt to threads as loads and stores have them, not as the matrix unit left them: said once here,
-    the compiler does not say it anew at every load and store of the step."""
+    """A layout conversion: from the layout in which the matrix unit leaves its results to that of loads and stores. Done once
+    here, the compiler does not do it at every load and store of the step."""
     return tl.gather(v, tl.broadcast_to(tl.arange(0, v.shape[1])[None, :], v.shape), 1)
 
 

@@ -1,4 +1,4 @@
-"""Functions of per-unit parameters alone are computed once a run, by torch, and not at every step of every lane."""
+"""Constant folding: functions of per-unit parameters alone are computed once a run, by torch, not at every step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Folded:
 
 
 @lru_cache(maxsize=256)
-def fold(graph: Graph) -> Folded:
+def fold_constants(graph: Graph) -> Folded:
     """`cos(turn) * h` becomes `cos_turn * h`, where `cos_turn` is a parameter."""
     new: dict[Node, Node] = {}
     made: dict[str, Node] = {}

@@ -3,7 +3,7 @@
 import torch
 
 from recurra import CATALOGUE, Learned, cell, cos, exp, find_cell, norm, sin, sqrt, tanh, where
-from recurra.engines.fused.fold import fold
+from recurra.engines.fused.constant_folding import fold_constants
 from recurra.engines.fused.kernels import source_of
 from tests.helpers import B, D, compare_engines, make_layer, random_state
 
@@ -24,7 +24,7 @@ def test_outputs_and_gradients_are_those_of_the_plain_loop():
 
 
 def test_what_is_folded_is_not_computed_at_every_step():
-    found = fold(CATALOGUE["rotation"].graph)
+    found = fold_constants(CATALOGUE["rotation"].graph)
     assert found.graph.equations() == [
         "h' = cos_turn * h - sin_turn * s + x.h",
         "s' = sin_turn * h + cos_turn * s + x.s",
@@ -34,7 +34,7 @@ def test_what_is_folded_is_not_computed_at_every_step():
 
 
 def test_names_that_are_taken_stay_apart():
-    found = fold(folded.graph)
+    found = fold_constants(folded.graph)
     assert {"cos_b", "cos_b_"} <= set(found.graph.parameters)
     assert found.made["cos_b_"].kind == "cos"
 
@@ -42,11 +42,11 @@ def test_names_that_are_taken_stay_apart():
 def test_sums_and_products_stay_in_the_step():
     for name in ("lstm", "leaky", "lstm_norm", "clockwork"):
         graph = find_cell(name).graph
-        assert fold(graph).graph is graph
+        assert fold_constants(graph).graph is graph
 
 
 def test_bfloat16_parameters_are_folded_in_float32():
-    found = fold(folded.graph)
+    found = fold_constants(folded.graph)
     units = {name: torch.full((4,), -6.0, dtype=torch.bfloat16) for name in folded.graph.parameters}
     values = found.units(units)
     assert values["exp_a"].dtype == torch.float32
