@@ -107,7 +107,7 @@ def test_the_events_of_many_steps_come_with_one_report(monkeypatch: pytest.Monke
     report = Trainer.report
 
     def noted(self: Trainer) -> Any:
-        made.append(len(self.made))
+        made.append(len(self.pending))
         return report(self)
 
     monkeypatch.setattr(Trainer, "report", noted)
