@@ -158,7 +158,7 @@ def test_survival_of_components() -> None:
         (math.log(2) / 4, "explodes: doubles every 4 steps"),
         (1e-4, "holds to 50 steps"),
         (-math.inf, "vanishes at once"),
-        (math.nan, "cannot be told"),
+        (math.nan, "is undefined"),
     ],
 )
 def test_verdicts_in_words(slope: float, words: str) -> None:

@@ -189,7 +189,7 @@ def find(task: Any, capability: type[C], asked: str) -> C:
     if isinstance(task, capability):
         return task
     raise OptionError(
-        f"{asked} is for a task that {capability.__doc__}; {task.settings.name} does not. "
+        f"{asked} is for a task that {capability.__doc__}; {task.settings.name} is not one. "
         f"It can: {', '.join(verbs_of(task))}."
     )
 

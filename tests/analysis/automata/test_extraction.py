@@ -20,7 +20,7 @@ SIZES = {1: 2, 2: 3, 3: 5, 4: 4, 5: 4, 6: 3, 7: 5}
 
 def moore(number: int) -> Moore:
     language = tomita(number)
-    return Moore(language.symbols, language.after, tuple(language.classes[k] for k in language.says))
+    return Moore(language.symbols, language.after, tuple(language.classes[k] for k in language.outputs))
 
 
 def bits(number: int) -> Callable[[int, int], Tensor]:

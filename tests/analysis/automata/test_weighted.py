@@ -83,7 +83,7 @@ def test_what_is_rounded_does_not_make_the_loss_less_than_nothing() -> None:
         says.bias.data = logits
         reading = Reading(Recurrent("elman", 40, 3), torch.eye(40), says, names, names, predicts_next=True)
         same = Weighted(names, names, torch.zeros(1, 40).long(), logits.softmax(0)[None], torch.ones(1, 40))
-        assert 0 <= weighted._judge(reading, [same], strings)[1].lost[0] < 1e-5
+        assert 0 <= weighted._evaluate(reading, [same], strings)[1].lost[0] < 1e-5
 
 
 class Steady(torch.nn.Module):
