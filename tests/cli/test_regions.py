@@ -103,4 +103,6 @@ def test_runs_that_have_no_regions(here: Path, capsys: pytest.CaptureFixture[str
     assert "activation is tanh" in refused(["regions", "run"], capsys)
     small = ["model.hidden_size=4", "data.length=5", "training.steps=2", "engine=eager"]
     assert run(["train", "flip-flop", *small, "--out", "bits"]) == 0
-    assert "is a feed-forward network whose linear regions can be counted; flip-flop is not one" in refused(["regions", "bits"], capsys)
+    assert "is a feed-forward network whose linear regions can be counted; flip-flop is not one" in refused(
+        ["regions", "bits"], capsys
+    )

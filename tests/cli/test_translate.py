@@ -151,7 +151,9 @@ class TestRefused:
         assert run(["train", "flip-flop", *small, "data.length=4", "--out", out]) == 0
         assert "turns one sequence into another; flip-flop is not one" in refused(["translate", out, "1+2"], capsys)
         assert "writes text token by token; addition is not one" in refused(["sample", "run"], capsys)
-        assert "read one sequence step by step; addition is not one. It can: evaluate, translate" in refused(["explain", "run", "--gradients"], capsys)
+        assert "read one sequence step by step; addition is not one. It can: evaluate, translate" in refused(
+            ["explain", "run", "--gradients"], capsys
+        )
 
     def test_without_attention_or_lengths(self, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         out = str(tmp_path / "state")

@@ -95,6 +95,7 @@ EXPECTED = dict.fromkeys(RECIPES, ALL) | {
     "python-source": TEXT,
     "text": TEXT,
     "names": TEXT,
+    "conditioned": ALL | INSIDE,
     "tag": ALL | TREE,
     "signal-and-noise": ALL | INSIDE | TREE,
     "events": ALL | INSIDE | TREE | MACHINE,

@@ -211,4 +211,7 @@ VERBS: dict[str, type[Any]] = {
 
 def verbs_of(task: Any) -> list[str]:
     """What can be done with a run of a task."""
-    return ["evaluate", *(verb for verb, capability in VERBS.items() if offers(task, capability))]
+    return [
+        "evaluate",
+        *(verb for verb, capability in VERBS.items() if offers(task, capability) and verb not in task.lacks),
+    ]

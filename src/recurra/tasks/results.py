@@ -53,7 +53,9 @@ class Evaluation(Result):
         if self.forecast is not None:
             return self.forecast.plot(file, **{"title": f"one forecast of the {self.data}"} | options)
         if self.confusion is None:
-            raise OptionError("an evaluation is drawn where there are classes or a forecast; these scores have neither.")
+            raise OptionError(
+                "an evaluation is drawn where there are classes or a forecast; these scores have neither."
+            )
         return self.confusion.plot(file, **options)
 
 
