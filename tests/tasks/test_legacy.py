@@ -1,7 +1,7 @@
 """Run folders of version 0.1.0's first format, made before tasks and runs had their present form, still open.
 
-`legacy.tar.gz` holds a run of every kind of task, stopped after its first step, with its small data; and, as `expected.json`, what
-the code that made them then reached when it resumed each to its last step and evaluated it.
+`legacy.tar.gz` holds a run of every kind of task, stopped after its first step, with its small data; and, as `expected.json`,
+what the code that made them reached when it resumed each to its last step and evaluated it.
 """
 
 import json

@@ -302,7 +302,7 @@ class ReservoirTask(StepTask[EchoState]):
         scores = {called: _row({f" at {k}": made.nrmse(k) for k in (1, settings.horizon)})}
         if baselines:
             scores["the last value again"] = _row({f" at {k}": made.persistence(k) for k in (1, settings.horizon)})
-        return Evaluation(name, len(made.said) * settings.horizon, scores, self.units)
+        return Evaluation(name, len(made.predicted) * settings.horizon, scores, self.units)
 
     def read_other(self, path: str) -> Float[Tensor, "T C"]:
         """Another file with the columns that were learned."""
