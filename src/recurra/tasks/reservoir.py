@@ -291,7 +291,7 @@ class ReservoirTask(StepTask[EchoState]):
         )
         if self.driven:
             if data is not None:
-                raise OptionError("narma is made up: --data is for series that were read from a file.")
+                raise OptionError("narma is synthetic: data is for series that were read from a file. Leave it out.")
             error, steps = self._imitate(model, begin, end)
             scores = {called: _row({"": error})}
             if baselines:
