@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from recurra.tasks.catalogue import find_recipe
-from recurra.tasks.mimic import held_out, mimic, score_tree
+from recurra.tasks.mimic import grow, held_out, score_tree
 from tests.tasks.test_events import write_log
 
 
@@ -27,7 +27,7 @@ class TestTaggers:
         task = make("tag", f"data.path={tmp_path}/a.jsonl", "model.hidden_size=8", "training.steps=150")
         trainer = task.trainer()
         list(trainer.events())
-        tree = mimic(task, trainer.evaluated)
+        tree = grow(task, trainer.evaluated)
         assert tree.to_text().startswith("'cat'? yes → noun")
         found = score_tree(held_out(task)[1], trainer.evaluated, tree)
         assert (found.leaves, found.path_length, found.fidelity, found.tree_accuracy) == (2, 1.0, 1.0, 1.0)
@@ -66,7 +66,7 @@ class TestEventLogs:
         assert sorted(set(ages.round(3))) == [0.0, pytest.approx(np.log1p(86400), abs=1e-3)]
         logs = torch.cat([said.logits for _, said in task.following(model, task.parts["train"])])
         assert torch.allclose(steps.probabilities(model), logs.exp(), atol=1e-6)
-        tree = mimic(task, model)
+        tree = grow(task, model)
         found = score_tree(task.steps("test"), model, tree)
         assert found.fidelity > 0.85  # after a repair, how many there were before is not in the event itself
         assert found.score == found.accuracy
