@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from recurra.cli.main import run
 from recurra.analysis import portrait
+from recurra.cli.main import run
 from recurra.report import contents
 from recurra.report.contents import write_report
 from recurra.report.page import Figure, Section
