@@ -9,9 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from recurra.tasks.catalogue import begin, find_recipe
-from recurra.tasks.settings import override
-from recurra.tasks.task import Question
+from recurra.tasks.train import train
 
 SHAPES = {
     "circle": lambda a: (math.cos(a), math.sin(a)),
@@ -39,17 +37,11 @@ def write_gestures(file: Path, count: int = 240, seed: int = 0) -> None:
 def main(folder: Path, steps: int = 400) -> float:
     """The accuracy on gestures that were held out."""
     write_gestures(folder / "gestures.ts")
-    recipe = override(find_recipe("classify"), [f"data.path={folder / 'gestures.ts'}", f"training.steps={steps}"])
-    task = begin(recipe)
-    print(task.about_data)
-    trainer = task.trainer()
-    for event in trainer.events():
-        if hasattr(event, "valid"):
-            print(f"step {event.step}: {event.valid:.4f} nats on validation data")
-    answer = task.evaluate(trainer.evaluated, Question())
-    for name, scores in answer.scores.items():
-        print(name, {key: round(value, 4) for key, value in scores.items()})
-    return next(iter(answer.scores.values()))["accuracy"]
+    run = train("classify", folder / "gestures.ts", out=folder / "run", steps=steps)
+    print(run.task.about_data)
+    evaluation = run.evaluate()
+    print(evaluation, evaluation.confusion, sep="\n\n")
+    return evaluation.scores[run.task.called]["accuracy"]
 
 
 if __name__ == "__main__":

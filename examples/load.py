@@ -11,9 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from recurra.data.series_tasks import seasons
-from recurra.tasks.catalogue import begin, find_recipe
-from recurra.tasks.settings import override
-from recurra.tasks.task import Question
+from recurra.tasks.train import train
 
 
 def write_load(file: Path, hours: int = 2000, seed: int = 0) -> None:
@@ -30,23 +28,11 @@ def write_load(file: Path, hours: int = 2000, seed: int = 0) -> None:
 def main(folder: Path, steps: int = 300) -> dict[str, dict[str, float]]:
     """The scores of a backtest, by model."""
     write_load(folder / "load.csv")
-    recipe = override(find_recipe("forecast"), [f"data.path={folder / 'load.csv'}", f"training.steps={steps}"])
-    task = begin(recipe)
-    print(task.about_data)
-    trainer = task.trainer()
-    for event in trainer.events():
-        if hasattr(event, "valid"):
-            print(f"step {event.step}: {event.valid:.4f} nats on validation data")
-    answer = task.evaluate(trainer.evaluated, Question())
-    print(answer.data)
-    for name, scores in answer.scores.items():
-        print(f"  {name:28}", {key: round(value, 3) for key, value in scores.items()})
-    seen = task.forecast(trainer.evaluated, 6)
-    for row in zip(
-        seen.times, seen.low[:, 0].tolist(), seen.said[:, 0].tolist(), seen.high[:, 0].tolist(), strict=True
-    ):
-        print("  {}   {:.2f} … {:.2f} … {:.2f}".format(*row))
-    return answer.scores
+    run = train("forecast", folder / "load.csv", out=folder / "run", steps=steps)
+    print(run.task.about_data)
+    evaluation = run.evaluate()
+    print(evaluation, run.forecast(6), sep="\n\n")
+    return evaluation.scores
 
 
 if __name__ == "__main__":

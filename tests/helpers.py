@@ -1,7 +1,7 @@
 """Cells to test with, layers with weights away from their first values, and the comparison of two runs."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -39,7 +39,10 @@ from recurra import (
     zoneout,
 )
 from recurra.engines.choose import ENGINES
+from recurra.layers.front import Front
+from recurra.models.labelling import Labeller
 from recurra.models.language import LanguageModel
+from recurra.models.translate import Translator
 from recurra.types import Shape
 
 B, D, H = 3, 4, 5
@@ -217,3 +220,57 @@ def make_language_model(
     }
     layers = Recurrent(cell, embedding_size or hidden_size, hidden_size, **options)
     return LanguageModel(vocabulary_size, layers, **own)
+
+
+L = TypeVar("L", bound=Labeller)
+
+
+def make_labeller(
+    kind: type[L],
+    input_size: int,
+    classes: int,
+    cell: Any,
+    hidden_size: int,
+    *,
+    tokens: bool = False,
+    bidirectional: bool = True,
+    convolution: int | None = None,
+    pool: int = 1,
+    **options: Any,
+) -> L:
+    """A classifier or tagger in one line, of `input_size` numbers or of as many tokens."""
+    own = {name: options.pop(name) for name in ("head", "noise", "shift", "input_dropout") if name in options}
+    size = hidden_size if tokens else input_size
+    front = None if convolution is None else Front(size, hidden_size, convolution, pool)
+    reads = size if front is None else hidden_size
+    layers = Recurrent(cell, reads, hidden_size, bidirectional=bidirectional, **options)
+    return kind(layers, classes, vocabulary_size=input_size if tokens else None, front=front, **own)
+
+
+def make_translator(
+    source_size: int,
+    target_size: int,
+    cell: Any,
+    hidden_size: int,
+    *,
+    decoder_cell: Any = None,
+    embedding_size: int | None = None,
+    bidirectional: bool = True,
+    context: str = "attention",
+    learn_initial: bool = False,
+    **options: Any,
+) -> Translator:
+    """A translator in one line, its encoder and decoder alike."""
+    own = {name: options.pop(name) for name in ("attention", "longest", "tied", "input_dropout") if name in options}
+    encoder = Recurrent(
+        cell,
+        embedding_size or hidden_size,
+        hidden_size,
+        bidirectional=bidirectional,
+        learn_initial=learn_initial,
+        **options,
+    )
+    reads = encoder.input_size + (encoder.output_size if context in ("input", "both") else 0)
+    starts = learn_initial and context == "input"  # otherwise what was read is the decoder's first state
+    decoder = Recurrent(decoder_cell or cell, reads, hidden_size, learn_initial=starts, **options)
+    return Translator(encoder, decoder, source_size, target_size, context=context, **own)

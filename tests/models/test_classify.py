@@ -6,12 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from recurra import Recurrent
 from recurra.errors import OptionError
+from recurra.layers.front import Front
 from recurra.models.classify import HEADS, Classifier
+from tests.helpers import make_labeller
 
 KINDS = {
     "numbers": {},
-    "symbols": {"symbols": True},
+    "tokens": {"tokens": True},
     "forward": {"bidirectional": False},
     "stacked": {"layers": 2, "residual": True, "learn_initial": True},
     "convolution": {"convolution": 3, "pool": 2},
@@ -19,7 +22,9 @@ KINDS = {
 
 
 def make(head: str = "mean", kind: str = "numbers", cell: str = "gru", **options: object) -> Classifier:
-    model = Classifier(6, 3, cell, 5, head=head, engine="eager", **KINDS[kind], **options).double().eval()
+    model = (
+        make_labeller(Classifier, 6, 3, cell, 5, head=head, engine="eager", **KINDS[kind], **options).double().eval()
+    )
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.5)
@@ -27,7 +32,7 @@ def make(head: str = "mean", kind: str = "numbers", cell: str = "gru", **options
 
 
 def inputs(kind: str, B: int, T: int) -> Tensor:
-    return torch.randint(6, (B, T)) if kind == "symbols" else torch.randn(B, T, 6, dtype=torch.float64)
+    return torch.randint(6, (B, T)) if kind == "tokens" else torch.randn(B, T, 6, dtype=torch.float64)
 
 
 def at_the_end(x: Tensor, lengths: Tensor) -> Tensor:
@@ -55,7 +60,7 @@ def test_what_must_not_matter(head: str, kind: str, lengths: list[int], data: st
     torch.testing.assert_close(model(at_the_end(x, known), known, padding="start"), scores, rtol=1e-10, atol=1e-10)
     order = torch.tensor(data.draw(st.permutations(range(len(lengths)))))
     torch.testing.assert_close(model(x[order], known[order]), scores[order], rtol=1e-10, atol=1e-10)
-    if kind != "symbols":
+    if kind != "tokens":
         x[torch.arange(T) >= known[:, None]] = torch.nan
         torch.testing.assert_close(model(x, known), scores, rtol=1e-10, atol=1e-10)
 
@@ -123,8 +128,8 @@ def test_refused() -> None:
     with pytest.raises(OptionError, match="Did you mean 'mean'"):
         make("meen")
     with pytest.raises(OptionError, match="2 classes"):
-        Classifier(6, 1, "gru", 5)
-    with pytest.raises(OptionError, match="follows a convolution"):
-        make(pool=2)
+        make_labeller(Classifier, 6, 1, "gru", 5)
+    with pytest.raises(OptionError, match="gives 4 channels, but the recurrent layers read 6"):
+        Classifier(Recurrent("gru", 6, 5), 3, front=Front(6, 4, 3))
     with pytest.raises(OptionError, match="noise"):
         make(noise=-1.0)

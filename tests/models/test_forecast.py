@@ -5,13 +5,15 @@ import math
 import pytest
 import torch
 
+from recurra import Recurrent
+from recurra.errors import OptionError
 from recurra.models.forecast import Forecaster
 from recurra.models.heads import HEADS
 
 
-def made(head: str = "gaussian", **how: object) -> Forecaster:
+def made(head: str = "gaussian", *, gaps: bool = False, **how: object) -> Forecaster:
     torch.manual_seed(0)
-    return Forecaster(2, "gru", 8, head=head, **how).double().eval()
+    return Forecaster(Recurrent("gru", 2 * (1 + gaps), 8), 2, head=head, gaps=gaps, **how).double().eval()
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -24,8 +26,8 @@ def test_a_free_run_feeds_back_what_it_drew(head: str) -> None:
     b, s = 1, 2
     read = torch.cat([known[b], paths[b, s, :-1]])[None]
     with torch.no_grad():
-        said, _ = model(read)
-        again = model.head.draw(said[0, 9:], noise[s])
+        predicted, _ = model(read)
+        again = model.head.draw(predicted[0, 9:], noise[s])
     torch.testing.assert_close(again, paths[b, s])
 
 
@@ -62,9 +64,9 @@ def test_the_loss_is_weighed() -> None:
     model = made()
     x, y = torch.randn(2, 3, 6, 2, dtype=torch.float64)
     weights = torch.rand(3, 6, dtype=torch.float64)
-    said, _ = model(x)
-    expected = sum(weights[b, t] * model.head.losses(said[b, t], y[b, t]) for b in range(3) for t in range(6))
-    torch.testing.assert_close(model.loss(said, y, weights), expected)
+    predicted, _ = model(x)
+    expected = sum(weights[b, t] * model.head.losses(predicted[b, t], y[b, t]) for b in range(3) for t in range(6))
+    torch.testing.assert_close(model.loss(predicted, y, weights), expected)
 
 
 def test_a_way_past_the_recurrent_layers() -> None:
@@ -75,3 +77,8 @@ def test_a_way_past_the_recurrent_layers() -> None:
     with torch.no_grad():
         model.skip.weight.normal_()
     torch.testing.assert_close(model(x)[0], plain(x)[0] + x @ model.skip.weight.T)
+
+
+def test_layers_that_read_another_number_of_channels_are_refused() -> None:
+    with pytest.raises(OptionError, match="layers read 2 numbers; 2 channels and which of them are missing are 4"):
+        Forecaster(Recurrent("gru", 2, 8), 2, gaps=True)

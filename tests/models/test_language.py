@@ -71,7 +71,7 @@ def test_tied_weights_are_one_matrix() -> None:
 
 
 def test_tied_weights_of_other_sizes_are_refused() -> None:
-    with pytest.raises(OptionError, match="embedding_size = hidden_size; got 4 and 8"):
+    with pytest.raises(OptionError, match="embedding_size equal to hidden_size; got 4 and 8"):
         make_model(tied=True, embedding_size=4)
 
 

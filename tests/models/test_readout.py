@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from recurra import Recurrent
 from recurra.errors import ShapeError
 from recurra.models.readout import Readout
 
@@ -18,8 +19,9 @@ MODELS = [
 
 
 def make_model(**options: Any) -> Readout:
-    given = {"input_size": D, "cell": "elman", "hidden_size": H, "output_size": O, "engine": "eager"} | options
-    model = Readout(**given).double().eval()
+    own = {"input_dropout": options.pop("input_dropout")} if "input_dropout" in options else {}
+    given = {"input_size": D, "cell": "elman", "hidden_size": H, "engine": "eager"} | options
+    model = Readout(Recurrent(**given), O, **own).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.6)

@@ -11,8 +11,8 @@ from torch import Tensor
 from recurra.errors import OptionError
 from recurra.models.sampling import Choice
 from recurra.models.search import Continuation, Ending, Found, Stepwise, beam_search, draw, greedy
-from recurra.models.translate import Translation, Translator
-from tests.helpers import make_language_model
+from recurra.models.translate import Translation
+from tests.helpers import make_language_model, make_translator
 
 START, END, V = 0, 1, 4
 
@@ -219,7 +219,7 @@ class TestModels:
 
     def translation(self, rows: int, context: str) -> Stepwise:
         torch.manual_seed(1)
-        model = Translator(9, 5, "gru", 8, context=context, engine="eager").double().eval()
+        model = make_translator(9, 5, "gru", 8, context=context, engine="eager").double().eval()
         with torch.no_grad():
             model.output.weight *= 6
         source = torch.randint(9, (6, 7), generator=torch.Generator().manual_seed(3))[:rows]

@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 
 from recurra.errors import OptionError
 from recurra.models.tag import Tagger
+from tests.helpers import make_labeller
 from tests.models.test_classify import at_the_end
 
 
 def make(**options: object) -> Tagger:
-    model = Tagger(6, 4, "lstm", 5, engine="eager", **options).double().eval()
+    model = make_labeller(Tagger, 6, 4, "lstm", 5, engine="eager", **options).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.5)
@@ -36,8 +37,8 @@ def test_padding_and_its_side_do_not_matter(options: dict[str, object], lengths:
             torch.testing.assert_close(behind[k, T - n :], alone, rtol=1e-10, atol=1e-10)
 
 
-def test_symbols() -> None:
-    model = make(symbols=True)
+def test_tokens() -> None:
+    model = make(tokens=True)
     hidden = model.recurrent(model.embedding(torch.tensor([[1, 5, 2]]))).outputs
     torch.testing.assert_close(model(torch.tensor([[1, 5, 2]])), model.output(hidden))
 

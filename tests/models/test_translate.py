@@ -13,6 +13,7 @@ from recurra.errors import OptionError
 from recurra.models.search import Ending, beam_search
 from recurra.models.translate import CONTEXTS, Translation, Translator
 from recurra.tasks.translate import pair_loss
+from tests.helpers import make_translator
 
 SOURCES, TARGETS, START, END = 9, 7, 5, 6
 LENGTHS = torch.tensor([6, 1, 4])
@@ -20,7 +21,7 @@ LENGTHS = torch.tensor([6, 1, 4])
 
 def make(context: str = "attention", cell: str = "gru", **options: object) -> Translator:
     torch.manual_seed(2)
-    model = Translator(
+    model = make_translator(
         SOURCES, TARGETS, cell, 5, context=context, embedding_size=4, **({"engine": "eager"} | options)
     ).double()
     with torch.no_grad():
@@ -29,7 +30,7 @@ def make(context: str = "attention", cell: str = "gru", **options: object) -> Tr
     return model.eval()
 
 
-def symbols(B: int, T: int, size: int, seed: int = 0) -> Tensor:
+def tokens(B: int, T: int, size: int, seed: int = 0) -> Tensor:
     return torch.randint(size, (B, T), generator=torch.Generator().manual_seed(seed))
 
 
@@ -41,7 +42,7 @@ class TestContext:
     @pytest.mark.parametrize("bidirectional", [True, False])
     def test_it_depends_on_all_that_was_read_and_on_nothing_else(self, context: str, bidirectional: bool) -> None:
         model = make(context, bidirectional=bidirectional)
-        source, inputs = symbols(3, 6, SOURCES), symbols(3, 4, TARGETS)
+        source, inputs = tokens(3, 6, SOURCES), tokens(3, 4, TARGETS)
         before = model(source, LENGTHS, inputs)
         for s in range(6):
             other = source.clone()
@@ -52,16 +53,16 @@ class TestContext:
     @every_context
     def test_gradients_reach_every_parameter(self, context: str) -> None:
         model = make(context, layers=2, learn_initial=True, longest=4)
-        reading = model.read(symbols(3, 6, SOURCES), LENGTHS)
+        reading = model.read(tokens(3, 6, SOURCES), LENGTHS)
         (
-            model.say(reading, symbols(3, 4, TARGETS)).logits.sum() + model.length_logits(reading).square().sum()
+            model.decode(reading, tokens(3, 4, TARGETS)).logits.sum() + model.length_logits(reading).square().sum()
         ).backward()
         without = [name for name, value in model.named_parameters() if value.grad is None or not value.grad.any()]
         assert without == []
 
     def test_as_input_every_step_reads_it(self) -> None:
         model = make("input")
-        source, inputs = symbols(3, 6, SOURCES), symbols(3, 4, TARGETS)
+        source, inputs = tokens(3, 6, SOURCES), tokens(3, 4, TARGETS)
         reading = model.read(source, LENGTHS)
         read = torch.cat([model.target_embedding(inputs), reading.context[:, None].expand(-1, 4, -1)], dim=-1)
         expected = model.output(model.decoder(read).outputs)
@@ -69,7 +70,7 @@ class TestContext:
 
     def test_the_context_is_where_each_direction_ends(self) -> None:
         model = make(bidirectional=True)
-        source = symbols(3, 6, SOURCES)
+        source = tokens(3, 6, SOURCES)
         reading = model.read(source, LENGTHS)
         trace = model.encoder(model.source_embedding(source), None, LENGTHS)
         torch.testing.assert_close(reading.context, torch.cat([trace.final[0][0][0], trace.final[0][1][0]], dim=-1))
@@ -77,7 +78,7 @@ class TestContext:
     @pytest.mark.parametrize("cell", ["lstm", "skip", "clockwork"])
     def test_as_state_the_decoder_starts_from_it(self, cell: str) -> None:
         model = make("state", cell, layers=2)
-        source, inputs = symbols(3, 6, SOURCES), symbols(3, 4, TARGETS)
+        source, inputs = tokens(3, 6, SOURCES), tokens(3, 4, TARGETS)
         reading = model.read(source, LENGTHS)
         state = model.first_state(reading)
         assert state is not None
@@ -94,15 +95,15 @@ class TestContext:
 
     def test_attention_predicts_from_what_it_finds(self) -> None:
         model = make("attention", attention="dot")
-        source, inputs = symbols(3, 6, SOURCES), symbols(3, 4, TARGETS)
+        source, inputs = tokens(3, 6, SOURCES), tokens(3, 4, TARGETS)
         reading = model.read(source, LENGTHS)
-        said = model.say(reading, inputs)
+        decoded = model.decode(reading, inputs)
         hidden = model.decoder(model.target_embedding(inputs), model.first_state(reading)).outputs
-        assert said.weights is not None
-        found = torch.einsum("bts,bsc->btc", said.weights, reading.outputs)
+        assert decoded.weights is not None
+        found = torch.einsum("bts,bsc->btc", decoded.weights, reading.outputs)
         expected = model.output(torch.tanh(model.join(torch.cat([hidden, found], dim=-1))))
-        torch.testing.assert_close(said.logits, expected)
-        torch.testing.assert_close(said.weights.sum(-1), torch.ones(3, 4, dtype=torch.float64))
+        torch.testing.assert_close(decoded.logits, expected)
+        torch.testing.assert_close(decoded.weights.sum(-1), torch.ones(3, 4, dtype=torch.float64))
 
     def test_an_unknown_one(self) -> None:
         with pytest.raises(OptionError, match="Did you mean 'input'"):
@@ -112,8 +113,8 @@ class TestContext:
 @pytest.mark.parametrize("cell", sorted(CATALOGUE))
 def test_any_cell(cell: str) -> None:
     """Encoder and decoder, trained a little: the loss falls."""
-    model = Translator(SOURCES, TARGETS, cell, 8, decoder_cell="gru" if cell == "lstm" else None, engine="eager")
-    batch = next(Pairs([(symbols(1, 4, SOURCES)[0], torch.tensor([START, 1, 2, END]))] * 3, 3).one_pass())
+    model = make_translator(SOURCES, TARGETS, cell, 8, decoder_cell="gru" if cell == "lstm" else None, engine="eager")
+    batch = next(Pairs([(tokens(1, 4, SOURCES)[0], torch.tensor([START, 1, 2, END]))] * 3, 3).one_pass())
     optimiser = torch.optim.Adam(model.parameters(), 0.02)
     losses = []
     for _ in range(12):
@@ -131,11 +132,11 @@ def test_a_decoder_of_another_cell() -> None:
 
 
 @every_context
-def test_symbol_by_symbol_is_all_at_once(context: str) -> None:
+def test_token_by_token_is_all_at_once(context: str) -> None:
     model = make(context, "lstm", layers=2)
-    reading = model.read(symbols(3, 6, SOURCES), LENGTHS)
-    inputs = torch.cat([torch.full((3, 1), START), symbols(3, 4, TARGETS)], dim=1)
-    expected = model.say(reading, inputs).logits
+    reading = model.read(tokens(3, 6, SOURCES), LENGTHS)
+    inputs = torch.cat([torch.full((3, 1), START), tokens(3, 4, TARGETS)], dim=1)
+    expected = model.decode(reading, inputs).logits
     asked = Translation(model, reading, START)
     logits, state = asked.start()
     for t in range(5):
@@ -144,16 +145,16 @@ def test_symbol_by_symbol_is_all_at_once(context: str) -> None:
 
 
 def test_tied() -> None:
-    model = Translator(SOURCES, TARGETS, "gru", 8, tied=True)
+    model = make_translator(SOURCES, TARGETS, "gru", 8, tied=True)
     assert model.output.weight is model.target_embedding.weight
-    with pytest.raises(OptionError, match="embedding_size = hidden_size"):
-        Translator(SOURCES, TARGETS, "gru", 8, embedding_size=4, tied=True)
+    with pytest.raises(OptionError, match="an embedding_size equal to hidden_size"):
+        make_translator(SOURCES, TARGETS, "gru", 8, embedding_size=4, tied=True)
 
 
 def test_lengths_must_have_been_learned() -> None:
     model = make()
     with pytest.raises(OptionError, match=r"model\.predict_length"):
-        model.length_logits(model.read(symbols(3, 6, SOURCES), LENGTHS))
+        model.length_logits(model.read(tokens(3, 6, SOURCES), LENGTHS))
 
 
 @st.composite
@@ -163,8 +164,8 @@ def groups(draw: st.DrawFn) -> list[tuple[Tensor, Tensor]]:
     seed = draw(st.integers(0, 99))
     return [
         (
-            symbols(1, n, SOURCES, seed + k)[0],
-            torch.cat([torch.tensor([START]), symbols(1, max(1, m), 5, seed - k)[0][:m], torch.tensor([END])]),
+            tokens(1, n, SOURCES, seed + k)[0],
+            torch.cat([torch.tensor([START]), tokens(1, max(1, m), 5, seed - k)[0][:m], torch.tensor([END])]),
         )
         for k, (n, m) in enumerate(sizes)
     ]

@@ -75,31 +75,61 @@ def test_a_recipe_that_json_cannot_hold_leaves_nothing(tmp_path):
     assert names(tmp_path) == set()
 
 
-def test_create_is_whole_or_not_at_all(tmp_path, monkeypatch):
+@pytest.fixture(params=["no data", "file", "folder"])
+def data(request, tmp_path):
+    """Data that a run keeps in its folder."""
+    if request.param == "no data":
+        return None
+    made = tmp_path / "given" / ("data" if request.param == "folder" else "data.txt")
+    (made if request.param == "folder" else made.parent).mkdir(parents=True)
+    (made / "0.txt" if request.param == "folder" else made).write_text("once")
+    return made
+
+
+def test_create_is_whole_or_not_at_all(tmp_path, monkeypatch, data):
     """Killed at each point in turn: it is a run folder with all it should have, or it can be made anew."""
+    kept = set() if data is None else {data.name}
     for point in range(1, 100):
         path = tmp_path / str(point)
         with monkeypatch.context() as patch:
             count = fail_at(patch, point, Killed())
             with suppress(Killed):
-                RunFolder.create(path, RECIPE, VOCABULARY)
+                RunFolder.create(path, RECIPE, VOCABULARY, data=data)
             if count() < point:
                 break
         try:
             folder = RunFolder.open(path)
         except RunError:
-            folder = RunFolder.create(path, RECIPE, VOCABULARY)
+            folder = RunFolder.create(path, RECIPE, VOCABULARY, data=data)
         assert (folder.recipe, folder.vocabulary) == (RECIPE, VOCABULARY)
-        assert names(path) == {"recipe.json", "vocabulary.json", ".lock"}
+        assert names(path) == {"recipe.json", "vocabulary.json", ".lock"} | kept
+        if data is not None:
+            assert all(file.read_text() == "once" for file in [*(path / data.name).rglob("*")] or [path / data.name])
     assert point > 5
 
 
-def test_create_that_fails_leaves_nothing(tmp_path, monkeypatch):
+def test_data_of_somebody_else_is_not_written_over(tmp_path, data):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "data.txt").write_text("mine")
+    with pytest.raises(RunError, match="is not empty, and not a run folder"):
+        RunFolder.create(tmp_path / "a", RECIPE, VOCABULARY, data=data)
+    assert (tmp_path / "a" / "data.txt").read_text() == "mine"
+
+
+def test_a_recipe_names_data_that_its_folder_holds(tmp_path):
+    folder = RunFolder.create(tmp_path / "a", {"data": {"path": "{run}/data.txt", "valid": 0.1}, "seed": 1})
+    (tmp_path / "a").rename(tmp_path / "b")
+    moved = RunFolder.open(tmp_path / "b")
+    assert moved.recipe == folder.recipe
+    assert moved.resolved_recipe() == {"data": {"path": str(tmp_path / "b" / "data.txt"), "valid": 0.1}, "seed": 1}
+
+
+def test_create_that_fails_leaves_nothing(tmp_path, monkeypatch, data):
     for point in range(1, 100):
         path = tmp_path / str(point)
         with monkeypatch.context() as patch:
             count = fail_at(patch, point, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-            failed = failure(lambda path=path: RunFolder.create(path, RECIPE, VOCABULARY))
+            failed = failure(lambda path=path: RunFolder.create(path, RECIPE, VOCABULARY, data=data))
             if count() < point:
                 break
         assert "cannot be made: No space left on device" in failed

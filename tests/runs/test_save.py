@@ -16,7 +16,7 @@ from recurra.errors import RunError
 from recurra.runs.checkpoint import Checkpoint
 from recurra.runs.folder import RunFolder
 
-from .helpers import FILES, Killed, assert_whole, checkpoint, fail_at, failure, names, new_run
+from .helpers import FILES, Killed, assert_weights, assert_whole, checkpoint, fail_at, failure, names, new_run
 
 
 def test_saved_and_loaded(tmp_path):
@@ -29,6 +29,17 @@ def test_saved_and_loaded(tmp_path):
     assert notices == []
     assert names(folder.path / "checkpoints") == {"last", "previous", "best"}
     assert names(folder.path / "checkpoints" / "last") == set(FILES)
+
+
+def test_the_best_keeps_the_weights_that_are_evaluated(tmp_path):
+    folder = new_run(tmp_path / "a")
+    value = torch.ones(2)
+    folder.save(Checkpoint(1, {"W": value}, {"average.W": 3 * value, "moment": value}, {"position": 4}), best=True)
+    best, last = folder.load("best"), folder.load()
+    assert (best.step, best.tensors, best.facts) == (1, {}, {})
+    assert torch.equal(best.weights["W"], 3 * value)
+    assert torch.equal(last.weights["W"], value)
+    assert torch.equal(last.evaluated["W"], 3 * value)
 
 
 def damage(file: Path, how: str) -> None:
@@ -51,7 +62,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, which, befor
     notices = []
     found = folder.load(which, notices.append)
     assert found.step == 1
-    assert_whole(found)
+    assert_sound(found, which)
     assert len(notices) == 1
     assert f"checkpoints/{which} cannot be used" in notices[0]
     assert name in notices[0]
@@ -125,8 +136,17 @@ def saved_step(folder: RunFolder, which: str) -> int:
     if not folder.has(which):
         return 0
     found = folder.load(which)
-    assert_whole(found)
+    assert_sound(found, which)
     return found.step
+
+
+def assert_sound(found: Checkpoint, which: str) -> None:
+    """`last` is whole; `best` keeps the weights alone."""
+    if which == "last":
+        assert_whole(found)
+    else:
+        assert_weights(found)
+        assert (found.tensors, found.facts) == ({}, {})
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES])

@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from recurra.data.labelled import Labelled
 from recurra.errors import DataError, OptionError
 from recurra.tasks.catalogue import find_recipe, make_task
 from recurra.tasks.classify import LabelTask, split
+from recurra.tasks.run import train_run
 from recurra.tasks.settings import from_dict, override, to_dict
 from recurra.training.loop import Trainer, Validated
 
@@ -97,13 +99,13 @@ class TestClassify:
         assert "160 sequences to train on, 20 to validate, 20 to test; 3 char tokens, 2 classes" in task.about_data
         trainer, _ = train(task)
         answer = task.evaluate(trainer.evaluated)
-        assert (answer.data, answer.steps) == ("test", 20)
+        assert (answer.data, answer.count) == ("test", 20)
         network, always = answer.scores.values()
         assert network["accuracy"] > 0.9 > always["accuracy"]
         assert network["nats"] < always["nats"]
-        names, counts = answer.confusion
-        assert names == ["no", "yes"]
-        assert np.sum(counts) == 20
+        assert answer.confusion is not None
+        assert answer.confusion.labels == ["no", "yes"]
+        assert answer.confusion.total == 20
 
     @pytest.mark.parametrize("whiten", [0, 0.5])
     def test_numbers_with_missing_values(self, here: Path, whiten: float) -> None:
@@ -117,11 +119,11 @@ class TestClassify:
         kept = json.loads(json.dumps(task.vocabulary))
         again = make_task(task.settings, vocabulary=kept)
         (here / "a.ts").unlink()  # a model can be used where its data no longer is
-        said = again.predict(trainer.evaluated, "b.ts")
-        assert said == task.predict(trainer.evaluated, "b.ts")
+        found = again.predict(trainer.evaluated, "b.ts")
+        assert found == task.predict(trainer.evaluated, "b.ts")
         labels = [line.rpartition(":")[2] for line in (here / "b.ts").read_text().splitlines()[2:]]
-        assert sum(row["label"] == label for row, label in zip(said, labels, strict=True)) > 27
-        assert all(0.5 <= row["probability"] <= 1 for row in said)
+        assert sum(row["label"] == label for row, label in zip(found.rows, labels, strict=True)) > 27
+        assert all(0.5 <= row["probability"] <= 1 for row in found.rows)
 
     def test_scaling_is_by_training_statistics(self, here: Path) -> None:
         write_series(here / "a.ts")
@@ -166,13 +168,20 @@ class TestClassify:
         assert trainer.model.output.weight.dtype == torch.float64
         assert np.isfinite(validated).all()
 
-    def test_what_explains_a_network_reads_training_data(self, here: Path) -> None:
-        write_series(here / "a.ts")
-        task = make("classify", "data.path=a.ts", "model.convolution=3", "model.bidirectional=false")
+    @pytest.mark.parametrize(("file", "write"), [("a.ts", write_series), ("a.csv", write_texts)])
+    @pytest.mark.parametrize("pool", [1, 3])
+    def test_what_explains_a_network_needs_no_data(
+        self, here: Path, file: str, write: Callable[[Path], None], pool: int
+    ) -> None:
+        write(here / file)
+        front = ["model.convolution=3", f"model.pool={pool}"]
+        task = make("classify", f"data.path={file}", *front, "model.bidirectional=false")
+        task = make_task(task.settings, vocabulary=task.vocabulary)
+        (here / file).unlink()
         model = task.make_model()
         probe = task.probe(model, 500)
-        assert probe.x.shape == (1, 500, 12)
-        assert set(task.name_outputs(model, torch.randn(5, 12))) <= {"up", "down"}
+        assert probe.x.shape == (8, 500, 12)
+        assert set(task.name_outputs(model, torch.randn(5, 12))) <= {"up", "down", "no", "yes"}
 
 
 class TestTag:
@@ -182,12 +191,12 @@ class TestTag:
         assert task.unit == "step"
         trainer, _ = train(task)
         answer = task.evaluate(trainer.evaluated)
-        assert answer.steps == sum(len(each) for each in task.parts.test.sequences)
+        assert answer.count == sum(len(each) for each in task.parts.test.sequences)
         assert answer.scores["lstm-12"]["accuracy"] > 0.95
         (here / "new.conll").write_text("x\ny\nz\n\nz\nx\n")
-        said = task.predict(trainer.evaluated, "new.conll")
-        assert [row["tags"] for row in said] == [["start", "x", "y"], ["start", "z"]]
-        assert [len(row["probabilities"]) for row in said] == [3, 2]
+        rows = task.predict(trainer.evaluated, "new.conll").rows
+        assert [row["tags"] for row in rows] == [["start", "x", "y"], ["start", "z"]]
+        assert [len(row["probabilities"]) for row in rows] == [3, 2]
 
     def test_numbers(self, here: Path) -> None:
         random = np.random.default_rng(0)
@@ -207,7 +216,7 @@ class TestRefused:
         ("name", "setting", "words"),
         [
             ("classify", "model.head=first", "model.head 'first' does not exist"),
-            ("classify", "model.tied=true", "language models"),
+            ("classify", "model.tied=true", "for models that predict what they read"),
             ("classify", "training.truncation=every:8", "learned whole"),
             ("classify", "training.feeding=free", "learned whole"),
             ("tag", "training.over_time=sum", "learned whole"),
@@ -246,17 +255,16 @@ class TestRefused:
         with pytest.raises(DataError, match=r"a.csv holds none"):
             make("classify", "data.path=a.csv", "data.pixels=true").trainer()
 
-    def test_questions(self, here: Path) -> None:
+    def test_evaluation(self, here: Path) -> None:
         write_texts(here / "a.csv")
-        task = make("classify", "data.path=a.csv", "data.valid=0", "data.test=0")
-        model = task.make_model()
-        with pytest.raises(OptionError, match="language models"):
-            task.evaluate(model, window=3)
+        run = train_run(make("classify", "data.path=a.csv", "data.valid=0", "data.test=0", "training.steps=1"), None)
+        with pytest.raises(OptionError, match=r"evaluate: window is not for classify\. It takes data, baselines"):
+            run.evaluate(window=3)
         with pytest.raises(OptionError, match="no test part"):
-            task.evaluate(model)
+            run.evaluate()
 
 
 @pytest.mark.parametrize("name", ["classify", "tag"])
 def test_recipes_come_back_from_json(name: str) -> None:
-    recipe = find_recipe(name)
+    recipe = find_recipe(name).settings
     assert from_dict(type(recipe), json.loads(json.dumps(to_dict(recipe)))) == recipe

@@ -1,4 +1,4 @@
-"""Language models told a class: what they say depends on it, and they know a class by its text."""
+"""Class-conditional language models: what they write depends on the class, and they know a class by its text."""
 
 import json
 from pathlib import Path
@@ -44,11 +44,11 @@ class TestFromFileToText:
         assert network["class recognised"] > 0.95
         assert network["nats"] < counted["nats"]
         for label, letters in (("north", "skjo"), ("south", "aeiol")):
-            said = ""
+            written = ""
             for seed in range(10):
                 assert run(["sample", "run", "--given", label, "--seed", str(seed), "--json"]) == 0
-                said += json.loads(capsys.readouterr().out)["text"]
-            assert sum(letter in letters for letter in said) > 0.9 * len(said) > 20
+                written += json.loads(capsys.readouterr().out)["text"]
+            assert sum(letter in letters for letter in written) > 0.9 * len(written) > 20
         assert "north" in refused(["sample", "run"], capsys)
         assert "'north'" in refused(["sample", "run", "--given", "nord"], capsys)
 
@@ -69,9 +69,9 @@ class TestFromFileToText:
         assert "data.path" in refused(["train", "conditioned"], capsys)
 
 
-def test_a_class_moves_the_vector_of_every_symbol():
+def test_a_class_moves_the_vector_of_every_token():
     torch.manual_seed(0)
-    model = ConditionedLanguageModel(7, "lstm", 5, classes=3).double()
+    model = ConditionedLanguageModel(make_language_model(7, "lstm", 5), classes=3).double()
     tokens, labels = torch.randint(7, (2, 6)), torch.tensor([2, 0])
     plain = make_language_model(7, "lstm", 5).double()
     plain.load_state_dict(model.language.state_dict())
@@ -83,10 +83,10 @@ def test_a_class_moves_the_vector_of_every_symbol():
 
 def test_a_vector_can_be_the_condition_and_gets_gradients():
     torch.manual_seed(0)
-    model = ConditionedLanguageModel(7, "gru", 5, condition_size=4).double()
+    model = ConditionedLanguageModel(make_language_model(7, "gru", 5), condition_size=4).double()
     wanted = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
     model(torch.randint(7, (2, 6)), wanted).sum().backward()
     assert wanted.grad is not None
     assert bool((wanted.grad != 0).any())
     with pytest.raises(OptionError, match="one of the two"):
-        ConditionedLanguageModel(7, "gru", 5)
+        ConditionedLanguageModel(make_language_model(7, "gru", 5))

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from recurra import Recurrent
 from recurra.cli.main import run
-from recurra.data.cases import CaseCode, Cases
+from recurra.data.cases import TIME_FEATURES, CaseCode, Cases
 from recurra.data.events import Case
 from recurra.errors import DataError
 from recurra.models.events import EventModel
-from recurra.tasks.catalogue import find_recipe
+from recurra.tasks.catalogue import find_recipe, make_task
 from recurra.tasks.event_reading import LONGEST, strings_of
 from recurra.tasks.events import _counted
 from tests.cli.test_train import refused
@@ -110,7 +111,7 @@ def test_what_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert not (here / "runs").exists()
 
 
-def test_a_case_is_judged_the_same_in_any_company() -> None:
+def test_predictions_of_a_case_do_not_depend_on_its_batch() -> None:
     torch.manual_seed(0)
     random = np.random.default_rng(0)
     cases = [
@@ -118,7 +119,7 @@ def test_a_case_is_judged_the_same_in_any_company() -> None:
         for k, n in enumerate([3, 9, 1, 5, 9, 2])
     ]
     code = CaseCode.of(cases)
-    model = EventModel(len(code.activities), [], 7, "lstm", 8).double().eval()
+    model = EventModel(Recurrent("lstm", 7 + TIME_FEATURES, 8), len(code.activities), [], TIME_FEATURES).double().eval()
     batches = Cases([code.encode(case) for case in cases], 6, shuffle=False)
     whole = batches._take(np.arange(6))
     logits, gaps, _ = model(whole.inputs, whole.times, whole.attributes, whole.lengths)
@@ -137,11 +138,23 @@ def test_what_is_expected_has_a_name(here: Path) -> None:
     with torch.no_grad():
         model.output.bias[0] = 20.0
         model.output.bias[3] = 10.0
-    assert {flag.expected for flag in task.flag(model, None, 1.1)} == {task.code.activities[3]}
+    assert {flag.expected for flag in task.flag(model, below=1.1).flags} == {task.code.activities[3]}
+
+
+def test_a_model_is_probed_where_its_log_no_longer_is(here: Path) -> None:
+    rows = Path("log.csv").read_text().splitlines()
+    Path("worked.csv").write_text("\n".join([f"{rows[0]},worker,empty", *(f"{row},Ann," for row in rows[1:])]))
+    settings = ["data.path=worked.csv", "data.attributes=worker,empty", "model.hidden_size=4"]
+    task = find_recipe("events").configure(settings)
+    task = make_task(task.settings, vocabulary=task.vocabulary)
+    Path("worked.csv").unlink()
+    probe = task.probe(task.make_model(), 30)
+    assert probe.x.shape == (8, 30, probe.layer.input_size)
+    assert bool((probe.x[:, 1:] != probe.x[:, :-1]).any())
 
 
 @pytest.mark.usefixtures("here")
-def test_a_next_value_that_is_empty_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_next_value_that_is_empty_is_predicted(capsys: pytest.CaptureFixture[str]) -> None:
     rows = Path("log.csv").read_text().splitlines()
     worked = [f"{row},{'Ann' if ',open,' in row else ''}" for row in rows[1:]]
     Path("worked.csv").write_text("\n".join([f"{rows[0]},worker", *worked]))
@@ -152,7 +165,7 @@ def test_a_next_value_that_is_empty_is_said(capsys: pytest.CaptureFixture[str]) 
     assert all(line.endswith("\tworker (empty)") for line in capsys.readouterr().out.splitlines())
 
 
-def test_counting_is_judged_where_it_counts() -> None:
+def test_counting_is_evaluated_where_it_counts() -> None:
     """`check` follows most often, but only what comes first: after two events or more the end does, and after `check` `fix`."""
     cases = [Case("1", ["open", "check", "fix"], None), Case("2", ["open", "check"], None)]
     train = [*cases, Case("3", ["open", "check", "fix"], None), Case("4", ["open"], None)]

@@ -235,11 +235,11 @@ class TestRefusals:
             (["data.path=nowhere.npz", "data.label=x"], "names a column of a table"),
             (["model.kind=layer"], "Did you mean 'layers'"),
             (["model.activation=gelu"], "'gelu' does not exist"),
-            (["model.kind=linear", "model.layers=3"], "model.layers is for model.kind=layers and convolution"),
-            (["model.degree=4"], "model.degree is for model.kind=basis"),
+            (["model.kind=linear", "model.layers=3"], "it is for model.kind=layers and convolution"),
+            (["model.degree=4"], "model.degree=4 would change nothing here: it is for model.kind=basis"),
             (["model.cell=gru"], "'model.cell' does not exist"),
             (["training.truncation=window:3"], "is for sequences"),
-            (["engine=fused"], "engine=fused runs recurrent cells"),
+            (["engine=fused"], "engines run recurrent cells"),
             (["data.task=spiral"], "Did you mean 'spirals'"),
             (["data.noise=-1"], "must not be negative"),
             (["model.hidden_size=0"], "at least 1"),
@@ -250,13 +250,15 @@ class TestRefusals:
         assert files(here) == {}
 
     def test_gradients_through_time_are_not_monitored(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert "not for it" in refused(["train", "feedforward", *SMALL, "--monitor", "5"], capsys)
+        assert "monitor is for a task that has recurrent layers" in refused(
+            ["train", "feedforward", *SMALL, "--monitor", "5"], capsys
+        )
         assert files(here) == {}
 
     def test_what_a_classifier_is_not_asked(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["train", "feedforward", *SMALL, "--out", "run"]) == 0
-        assert "no language model" in refused(["sample", "run"], capsys)
-        assert "not for it" in refused(["explain", "run", "--gradients"], capsys)
-        assert "for language models" in refused(["evaluate", "run", "--window", "3"], capsys)
-        with pytest.raises(OptionError, match="for language models"):
-            make_task(*SMALL).evaluate(make_task(*SMALL).make_model(), dynamic=0.1)
+        assert "sample is for a task that writes text" in refused(["sample", "run"], capsys)
+        assert "gradients is for a task that has recurrent layers" in refused(["explain", "run", "--gradients"], capsys)
+        assert "window is not for feedforward" in refused(["evaluate", "run", "--window", "3"], capsys)
+        with pytest.raises(OptionError, match="dynamic is not for feedforward"):
+            open_run("run").evaluate(dynamic=0.1)

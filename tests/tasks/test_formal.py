@@ -82,7 +82,7 @@ def test_a_run_is_evaluated_and_explained(
     assert set(found["scores"]) == {"gru-8", "always open"}
     assert run(["explain", "run", "--fixed-points", "--input", "(", "--starts", "8"]) == 0
     assert "does not exist" in refused(["explain", "run", "--fixed-points", "--input", "x"], capsys)
-    assert "made up" in refused(["evaluate", "run", "--data", "x.txt"], capsys)
+    assert "synthetic" in refused(["evaluate", "run", "--data", "x.txt"], capsys)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_run_is_evaluated_and_explained(
         ("data.language=8", "1 to 7"),
         ("data.family=latin", "data.family"),
         ("data.length=0", "data.length"),
-        ("training.feeding=free", "Use teacher"),
+        ("training.feeding=free", "each step is taught"),
     ],
 )
 def test_what_does_not_exist_is_refused(setting: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The output-recurrence recipe: it trains, is judged both ways, and holds what its output holds."""
+"""The output-recurrence recipe: it trains, is evaluated both ways, and holds what its output holds."""
 
 import json
 import time
@@ -34,13 +34,13 @@ def scores(capsys: pytest.CaptureFixture[str], *settings: str) -> dict[str, dict
 
 def test_parity_is_in_the_output_and_can_be_held(capsys: pytest.CaptureFixture[str]) -> None:
     found = scores(capsys, "data.task=parity", "training.learning_rate=0.03")
-    assert found["given the true outputs"]["accuracy"] == 1
-    assert found["run free"]["accuracy"] == 1
+    assert found["teacher forcing"]["accuracy"] == 1
+    assert found["free running"]["accuracy"] == 1
 
 
 def test_rounds_of_the_machine_are_not_and_are_lost(capsys: pytest.CaptureFixture[str]) -> None:
     found = scores(capsys, "training.feeding=scheduled:0.5")
-    forced, free = found["given the true outputs"], found["run free"]
+    forced, free = found["teacher forcing"], found["free running"]
     assert 0.9 < forced["accuracy"] < 1
     assert free["accuracy"] < forced["accuracy"] - 0.1
     assert free["nats"] > forced["nats"] + 0.1

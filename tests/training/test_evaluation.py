@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from recurra import Recurrent
 from recurra.data.batches import Batch, Chunks, Generated, Sequences
 from recurra.models.readout import Readout
 from recurra.models.window import WindowLanguageModel
@@ -85,7 +86,7 @@ class TestNumbers:
 
     @pytest.mark.parametrize("training", [True, False])
     def test_the_mean_squared_error_of_the_last_step(self, training: bool) -> None:
-        model = Readout(2, "gru", 5, 3, engine="eager", dropout=0.5).train(training)
+        model = Readout(Recurrent("gru", 2, 5, engine="eager", dropout=0.5), 3).train(training)
         batches = Generated(self.make, 4, 3, seed=2)
         score = evaluate(model, batches, weighted_square)
         assert model.training == training
@@ -97,16 +98,16 @@ class TestNumbers:
         assert score.mean == pytest.approx(float(torch.cat(errors).mean().detach()), rel=1e-5)
 
     def test_numbers_are_never_hit(self) -> None:
-        model = Readout(2, "gru", 5, 3, engine="eager")
+        model = Readout(Recurrent("gru", 2, 5, engine="eager"), 3)
         assert evaluate(model, Generated(self.make, 4, 3), weighted_square).accuracy is None
 
     def test_an_iterable_of_batches_is_as_good_as_a_stream(self) -> None:
-        model = Readout(2, "gru", 5, 3, engine="eager")
+        model = Readout(Recurrent("gru", 2, 5, engine="eager"), 3)
         batches = Generated(self.make, 4, 3)
         assert evaluate(model, list(batches.one_pass()), weighted_square) == evaluate(model, batches, weighted_square)
 
 
-def test_in_lanes_the_state_is_carried() -> None:
+def test_in_streams_the_state_is_carried() -> None:
     ids = torch.randint(5, (61,))
     model = make_language_model(5, "gru", 6, engine="eager")
     short, long = (evaluate(model, Chunks(ids, 2, length, shuffle=False)) for length in (4, 30))

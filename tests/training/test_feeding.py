@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from recurra import Recurrent
 from recurra.data.batches import Batch, Batches, Chunks, Sequences
 from recurra.errors import OptionError
 from recurra.models.forecast import Forecaster
@@ -238,7 +239,7 @@ def test_what_cannot_be_read_is_refused(text: str, words: str) -> None:
 
 def test_numbers_that_the_model_draws_itself() -> None:
     torch.manual_seed(0)
-    model = Forecaster(2, "gru", H, change=True).double()
+    model = Forecaster(Recurrent("gru", 2, H), 2, change=True).double()
     inputs = torch.randn(B, T, 2, dtype=torch.float64)
     mixed = own_inputs(model, inputs, None, 1.0)
     assert torch.equal(mixed[:, 0], inputs[:, 0])

@@ -12,7 +12,8 @@ from recurra.data.labelled_batches import LabelledSequences
 from recurra.models.classify import Classifier
 from recurra.models.labelling import Labeller
 from recurra.models.tag import Tagger
-from recurra.training.labelling import Confusion, evaluate_labels, label_loss, most_frequent, predict_labels
+from recurra.training.labelling import LabelScores, evaluate_labels, label_loss, most_frequent, predict_labels
+from tests.helpers import make_labeller
 
 LENGTHS = torch.tensor([4, 1, 7, 3, 3, 6])
 VALUES = torch.randn(24, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -21,7 +22,7 @@ LABELS = {False: torch.tensor([0, 2, 1, 1, 0, 2]), True: torch.arange(24) % 3}
 
 def make(per_step: bool) -> Labeller:
     torch.manual_seed(3)
-    return (Tagger if per_step else Classifier)(2, 3, "gru", 4, engine="eager").double()
+    return make_labeller(Tagger if per_step else Classifier, 2, 3, "gru", 4, engine="eager").double()
 
 
 def batches(per_step: bool, batch_size: int = 4, order: list[int] | None = None) -> LabelledSequences:
@@ -79,7 +80,7 @@ def test_like_scikit_learn(pairs: list[tuple[int, int]]) -> None:
     counts = torch.zeros(4, 4, dtype=torch.int64)
     for i, j in pairs:
         counts[i, j] += 1
-    found = Confusion(counts, 0.0)
+    found = LabelScores(counts, 0.0)
     assert found.accuracy == pytest.approx(metrics.accuracy_score(true, said))
     assert found.macro_f1 == pytest.approx(metrics.f1_score(true, said, average="macro", zero_division=0))
 

@@ -15,6 +15,7 @@ from recurra.data.batches import Batches, Chunks, Sequences
 from recurra.errors import OptionError
 from recurra.models.language import LanguageModel
 from recurra.runs.checkpoint import Checkpoint, read_checkpoint
+from recurra.tasks.settings import check
 from recurra.training.clipping import clip_gradients
 from recurra.training.evaluation import evaluate
 from recurra.training.loop import PATIENCE_WITH_NAN, Event, Finished, Save, Step, Trainer, Training, Validated
@@ -337,7 +338,7 @@ class TestOverTime:
 
     def test_an_unknown_form_is_refused(self) -> None:
         with pytest.raises(OptionError, match="Did you mean 'mean'"):
-            replace(QUICK, over_time="meen").check()
+            check(replace(QUICK, over_time="meen"))
 
     @pytest.mark.parametrize("form", ["mean", "sum", "1/t"])
     def test_the_trainer_minimises_them(self, form: str) -> None:
@@ -374,7 +375,7 @@ class TestAveraging:
             expected = decay * expected + (1 - decay) * trainer.model.output.weight.detach()
         torch.testing.assert_close(trainer.average.model.output.weight.detach(), expected)
 
-    def test_without_it_the_model_itself_is_judged(self) -> None:
+    def test_without_it_the_model_itself_is_evaluated(self) -> None:
         trainer = make_trainer()
         assert trainer.evaluated is trainer.model
 
@@ -406,4 +407,4 @@ def test_training_lowers_the_loss() -> None:
 )
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
-        replace(QUICK, **wrong).check()
+        check(replace(QUICK, **wrong))

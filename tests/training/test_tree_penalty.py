@@ -13,6 +13,7 @@ from recurra.training import tree_penalty
 from recurra.training.labelling import evaluate_labels, label_loss, predict_labels
 from recurra.training.loop import Measured, Save, Trainer, Training
 from recurra.training.tree_penalty import KEPT, REFITTED, Steps, Surrogate, TreePenalty
+from tests.helpers import make_labeller
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +42,7 @@ def make_steps(batches: LabelledSequences) -> Steps:
 
 def make_model(dtype: torch.dtype = torch.float32) -> Tagger:
     torch.manual_seed(2)
-    return Tagger(4, 2, "gru", 3, bidirectional=False, engine="eager").to(dtype)
+    return make_labeller(Tagger, 4, 2, "gru", 3, bidirectional=False, engine="eager").to(dtype)
 
 
 def make_trainer(strength: float, steps: int = 60) -> Trainer:
@@ -118,7 +119,7 @@ class TestPenalty:
 
     def test_large_networks_are_refused(self) -> None:
         with pytest.raises(OptionError, match="small networks"):
-            TreePenalty(0.1, make_steps(make_data()), Tagger(4, 2, "gru", 120))
+            TreePenalty(0.1, make_steps(make_data()), make_labeller(Tagger, 4, 2, "gru", 120))
 
     def test_other_random_numbers_are_left_alone(self) -> None:
         model, steps = make_model(), make_steps(make_data())

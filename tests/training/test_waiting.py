@@ -14,13 +14,13 @@ from recurra.data.labelled_batches import LabelledSequences
 from recurra.data.pairs import Pairs
 from recurra.models.classify import Classifier
 from recurra.models.tag import Tagger
-from recurra.models.translate import Translator
 from recurra.tasks.translate import pair_loss
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Tally
 from recurra.training.labelling import label_loss
 from recurra.training.loop import Finished, Save, Step, Trainer, Training
 from recurra.training.objectives import weighted_nll
+from tests.helpers import make_labeller, make_translator
 from tests.training.test_loop import (
     QUICK,
     RESUMED,
@@ -107,7 +107,7 @@ def test_the_events_of_many_steps_come_with_one_report(monkeypatch: pytest.Monke
     report = Trainer.report
 
     def noted(self: Trainer) -> Any:
-        made.append(len(self.made))
+        made.append(len(self.pending))
         return report(self)
 
     monkeypatch.setattr(Trainer, "report", noted)
@@ -122,14 +122,14 @@ def test_labels_are_learned_without_reading(model: Any) -> None:
     values, per_step = torch.randint(6, (14,)), model is Tagger
     targets = torch.randint(3, (14 if per_step else 4,))
     batches = LabelledSequences(values, lengths, targets, 4, per_step=per_step)
-    made = model(6, 3, "gru", 5, symbols=True, engine="fused")
+    made = make_labeller(model, 6, 3, "gru", 5, tokens=True, engine="fused")
     trainer = Trainer(made, batches, Training(steps=4, batch_size=4), lambda _: 0.0, whole=label_loss)
     assert reads(trainer, 2) == 0
 
 
 def test_pairs_are_learned_without_reading() -> None:
     pairs = [(torch.randint(5, (n,)), torch.randint(6, (n + 2,))) for n in (3, 5, 2, 4)]
-    made = Translator(5, 6, "gru", 4, context="attention", longest=9, engine="fused")
+    made = make_translator(5, 6, "gru", 4, context="attention", longest=9, engine="fused")
     trainer = Trainer(made, Pairs(pairs, 4), Training(steps=4, batch_size=4), lambda _: 0.0, whole=pair_loss)
     assert reads(trainer, 2) == 0
 

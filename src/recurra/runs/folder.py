@@ -85,9 +85,7 @@ class RunFolder:
             with hold(path):
                 _refuse_unless_free(path)  # now that no other process can be making it
                 try:
-                    if data is not None:
-                        _copy(data, path / data.name)
-                    _fill(path, texts)
+                    _fill(path, texts, data)
                 except OSError:
                     with suppress(OSError):
                         (path / LOCK).unlink()
@@ -175,17 +173,17 @@ class RunFolder:
         """Replace `last` (and, with `best`, `best`, which keeps the weights alone). On an error the folder is as it was."""
         folder = self.path / CHECKPOINTS
         # best first: a kill between the two must not leave a `last` that takes for granted a `best` that is not there
-        names = ("best", "last") if best else ("last",)
+        files = {"best": checkpoint.weights_only().to_files()} if best else {}
+        files["last"] = checkpoint.to_files()
         try:
             self._settle(folder)
-            for name in names:
-                whole = checkpoint if name == "last" else checkpoint.weights_only()
-                _write_checkpoint(folder / writing_name(name), whole.to_files())
-            for name in names:
+            for name, each in files.items():
+                _write_checkpoint(folder / writing_name(name), each)
+            for name in files:
                 self._promote(folder / writing_name(name), folder / name)
             sync_folder(folder)
         except OSError as error:
-            for name in names:
+            for name in files:
                 shutil.rmtree(folder / writing_name(name), ignore_errors=True)
             kept = "; the checkpoint before it is kept" if self.has() else ""
             raise RunError(f"{folder}: step {checkpoint.step} cannot be saved: {reason(error)}{kept}.") from error
@@ -279,40 +277,44 @@ def _refuse_unless_free(path: Path) -> None:
         raise RunError(f"{path} holds a run already. Resume it, or choose another folder.")
     leavings = {name for name in names if name.startswith(WRITING)}
     if any(name.endswith(RECIPE) for name in leavings):
-        leavings.add(VOCABULARY)
-    leavings |= {name for name in names if name == "data" or name.startswith("data.")}
+        leavings |= {name for name in names if name == VOCABULARY or name.partition(".")[0] == "data"}
     if names - leavings:
         raise RunError(f"{path} is not empty, and not a run folder. Choose another folder for the run.")
 
 
-def _copy(data: Path, target: Path) -> None:
-    """A file or folder; the recipe, which makes the folder a run folder, is written only when all of it is there."""
-    if data.is_dir():
-        shutil.copytree(data, target, dirs_exist_ok=True)
-    else:
-        shutil.copyfile(data, target)
-
-
-def _fill(path: Path, texts: dict[str, bytes]) -> None:
+def _fill(path: Path, texts: dict[str, bytes], data: Path | None) -> None:
     """Write the files of a new run. The recipe comes in last: it is what makes a folder a run folder."""
-    for leaving in path.glob(f"{WRITING}*"):
-        leaving.unlink()
+    leavings = [each for each in path.iterdir() if each.name != LOCK]
+    for leaving in sorted(leavings, key=lambda each: each.name.endswith(RECIPE)):  # which marks the rest as ours, last
+        _remove(leaving)
+    names = [VOCABULARY] if VOCABULARY in texts else []
     written = []
     try:
         for name, text in texts.items():
             written.append(path / writing_name(name))
             write_file(written[-1], text)
-        for name in (VOCABULARY, RECIPE):
-            if name in texts:
-                (path / writing_name(name)).replace(path / name)
-                written.append(path / name)
+        if data is not None:
+            names.append(data.name)
+            written.append(path / writing_name(data.name))
+            (shutil.copytree if data.is_dir() else shutil.copyfile)(data, written[-1])
+        for name in (*names, RECIPE):
+            (path / writing_name(name)).replace(path / name)
+            written.append(path / name)
         sync_folder(path)
         sync_folder(path.parent)
     except OSError:
-        for file in written:
+        for each in written:
             with suppress(OSError):
-                file.unlink(missing_ok=True)
+                _remove(each)
         raise
+
+
+def _remove(path: Path) -> None:
+    """A file, or a folder with all that is in it; one that is not there is no matter."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _reopen(path: Path, texts: dict[str, bytes]) -> RunFolder:

@@ -379,6 +379,7 @@ class LabelTask(StepTask[Labeller]):
     def probe(self, model: Labeller, steps: int) -> Probe:
         """Tokens at random, each as probable; or numbers as training data has them in size: noise of mean 0 and deviation 1."""
         random, encoder = torch.Generator().manual_seed(0), self.encoder
+        steps *= 1 if model.front is None else model.front.pool
         if encoder.are_tokens:
             inputs = torch.randint(encoder.size, (8, steps), generator=random)
         else:

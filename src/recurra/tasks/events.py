@@ -248,7 +248,7 @@ class EventTask(StepTask[EventModel]):
         for case, (logs, gaps, further) in self.following(model, self._cases(data)[0]):
             best = logs[-1, 1:].softmax(-1).topk(min(most, len(names)))
             attributes = {
-                column: self.code.values[column][1 + int(each[-1, 1:].argmax())] if each.shape[1] > 1 else ""
+                column: self.code.values[column][int(each[-1].argmax())]
                 for column, each in zip(self.predicted, further, strict=True)
             }
             found.append(
@@ -386,23 +386,20 @@ class EventTask(StepTask[EventModel]):
 
     @torch.no_grad()
     def probe(self, model: EventModel, steps: int) -> Probe:
-        """Cases that the model draws itself; times and attributes are the usual ones."""
-        random = torch.Generator().manual_seed(0)
-        what = torch.randint(1, max(2, len(self.code.activities)), (8, 1), generator=random).clamp(
-            max=len(self.code.activities) - 1
-        )
-        times, attributes = (
-            torch.zeros(8, 1, TIME_FEATURES if self.code.has_times else 0),
-            torch.ones(8, 1, len(self.code.values), dtype=torch.int64),
-        )
-        device, state, read = model.output.weight.device, None, []
+        """Cases that the model draws itself; times are the mean ones, and each attribute has the first of its values."""
+        random, device = torch.Generator().manual_seed(0), model.output.weight.device
+        what = torch.randint(1, len(self.code.activities), (8, 1), generator=random)
+        times = torch.zeros(8, 1, TIME_FEATURES if self.code.has_times else 0, device=device)
+        first = [min(1, len(names) - 1) for names in self.code.values.values()]
+        attributes = torch.tensor(first, dtype=torch.int64, device=device).expand(8, 1, -1)
+        state, read = None, []
         for _ in range(steps):
-            vector = model.embed(what.to(device), times.to(device), attributes.clamp(max=1).to(device))
+            vector = model.embed(what.to(device), times, attributes)
             trace = model.recurrent(vector, state)
             read.append(vector)
             state = trace.final
             logits = model.output(trace.outputs[:, 0])[:, 1:-1].float().cpu()
-            what = 1 + torch.multinomial(logits.softmax(-1), 1, generator=random) if logits.shape[1] else what
+            what = 1 + torch.multinomial(logits.softmax(-1), 1, generator=random)
         return Probe(model.recurrent, torch.cat(read, dim=1))
 
 

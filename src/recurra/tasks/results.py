@@ -90,7 +90,7 @@ def _fields(row: dict[str, Any]) -> list[str]:
         row["case"],
         chances,
         *wait,
-        *(f"{name} {value or '(another)'}" for name, value in row["attributes"].items()),
+        *(f"{name} {value or '(empty)'}" for name, value in row["attributes"].items()),
     ]
 
 

@@ -165,9 +165,9 @@ class Run:
         known = inspect.signature(self.task.evaluate).parameters
         for name in given:
             if name not in known:
-                raise OptionError(
-                    f"evaluate: {name} is not for {self.settings.name}. It takes {', '.join(list(known)[1:])}."
-                )
+                why = ", whose data is synthetic" if name == "data" else ""
+                takes = ", ".join(list(known)[1:])
+                raise OptionError(f"evaluate: {name} is not for {self.settings.name}{why}. It takes {takes}.")
         found = self.task.evaluate(self._trained_model, **given, baselines=baselines)
         if not given and baselines:
             self._keep_scores(found)
