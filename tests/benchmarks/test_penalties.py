@@ -47,7 +47,7 @@ def test_the_ceiling_is_known_of_synthetic_data() -> None:
     found = best_possible(recipe, [0])
     assert found is not None
     assert 0.94 < found < 0.98
-    assert best_possible(find_recipe("tag"), [0]) is None
+    assert best_possible(find_recipe("tag").settings, [0]) is None
 
 
 def test_table_and_files(tmp_path: Path) -> None:

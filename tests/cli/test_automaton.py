@@ -72,7 +72,7 @@ def test_one_unit_and_bytes_that_are_no_characters(trained: Path, tmp_path: Path
 
 def test_what_has_no_automaton_is_refused(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    assert "no automaton" in refused(["automaton", str(trained / "flip-flop")], capsys)
+    assert "no task of a finite machine" in refused(["automaton", str(trained / "flip-flop")], capsys)
     assert "quotient" in refused(["automaton", str(trained / "tomita"), "--method", "quotients"], capsys)
     assert "language models" in refused(["automaton", str(trained / "tomita"), "--method", "weighted"], capsys)
     assert "not for language models" in refused(["automaton", str(trained / "text"), "--method", "learning"], capsys)

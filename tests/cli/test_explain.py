@@ -119,8 +119,8 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_what_cannot_be_explained(memory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "no language model" in refused(["explain", str(memory), "--table", "fox"], capsys)
-    assert "Use zero" in refused(["explain", str(memory), "--fixed-points", "--input", "fox"], capsys)
+    assert "is for a task that is a language model" in refused(["explain", str(memory), "--table", "fox"], capsys)
+    assert "flip-flop has: 'zero'" in refused(["explain", str(memory), "--fixed-points", "--input", "fox"], capsys)
     assert "not a run folder" in refused(["explain", "nowhere"], capsys)
 
 

@@ -154,7 +154,9 @@ def test_verbs_that_do_not_fit(here: Path, capsys: pytest.CaptureFixture[str]) -
     text = ["training.batch_size=4", "training.truncation=every:8", "model.embedding_size=8"]
     (here / "text.txt").write_text("the cat sat on the mat. " * 30)
     assert run(["train", "text", "data.path=text.txt", *SMALL, *text, "training.steps=2", "--out", "text"]) == 0
-    assert "gives no labels" in refused(["predict", "text", "words.csv"], capsys)
-    assert "--plot draws classes" in refused(["evaluate", "text", "--plot"], capsys)
+    assert "a task that predicts labels, or what follows in a case; text is not one" in refused(
+        ["predict", "text", "words.csv"], capsys
+    )
+    assert "these scores have neither" in refused(["evaluate", "text", "--plot"], capsys)
     assert run(train("classify", "words.csv")) == 0
-    assert "no language model" in refused(["sample", "run"], capsys)
+    assert "writes text token by token; classify is not one" in refused(["sample", "run"], capsys)

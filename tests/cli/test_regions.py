@@ -21,8 +21,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def train(*settings: str, out: str = "run") -> None:
-    made_up = [] if any(each.startswith("data.path=") for each in settings) else ["data.count=60"]
-    assert run(["train", "feedforward", *FAST, *made_up, *settings, "--out", out]) == 0
+    synthetic = [] if any(each.startswith("data.path=") for each in settings) else ["data.count=60"]
+    assert run(["train", "feedforward", *FAST, *synthetic, *settings, "--out", out]) == 0
 
 
 def test_a_trained_run_on_its_plane(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,7 +31,7 @@ def test_a_trained_run_on_its_plane(here: Path, capsys: pytest.CaptureFixture[st
     assert run(["regions", "run", "--plot", "pictures/cells.png", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["widths"] == [6, 6]
-    network = rectifier_of(open_run(here / "run")[2])
+    network = rectifier_of(open_run(here / "run").model)
     assert found["plane"]["regions"] == len(regions_on_plane(network)) > 7
     window = found["plane"]["window"]
     assert window["regions"] == len(regions_on_plane(network, window["low"], window["high"]))
@@ -59,7 +59,7 @@ def test_a_line_through_a_space_of_three_inputs(here: Path, capsys: pytest.Captu
     assert run(["regions", "run", "--line", "0,0,0 9,5,3", "--json"]) == 0
     line = json.loads(capsys.readouterr().out)["line"]
     assert 1 <= line["between_points"] <= line["regions"] <= upper_bound(1, [6, 6])
-    assert "this run has 3" in refused(["regions", "run"], capsys)
+    assert "this network has 3" in refused(["regions", "run"], capsys)
     assert "'0,0' is no point of 3 numbers" in refused(["regions", "run", "--line", "0,0 1,1"], capsys)
 
 
@@ -103,4 +103,6 @@ def test_runs_that_have_no_regions(here: Path, capsys: pytest.CaptureFixture[str
     assert "activation is tanh" in refused(["regions", "run"], capsys)
     small = ["model.hidden_size=4", "data.length=5", "training.steps=2", "engine=eager"]
     assert run(["train", "flip-flop", *small, "--out", "bits"]) == 0
-    assert "regions are counted for feedforward" in refused(["regions", "bits"], capsys)
+    assert "is a feed-forward network whose linear regions can be counted; flip-flop is not one" in refused(
+        ["regions", "bits"], capsys
+    )

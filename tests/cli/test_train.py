@@ -281,6 +281,13 @@ class TestStopped:
         assert "SKIPPED" in err
 
 
+def test_what_comes_next_can_be_done(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["training.steps=2", "model.hidden_size=4", "data.length=6", "engine=eager"]
+    for recipe, suggested in (("flip-flop", False), ("parity", True)):
+        assert run(["train", recipe, *small, "--out", recipe]) == 0
+        assert (f"recurra automaton {recipe}" in capsys.readouterr().err) == suggested
+
+
 class TestRefused:
     """Exit code 2, one line on standard error, nothing on standard output, nothing written."""
 
@@ -291,7 +298,7 @@ class TestRefused:
             (["data.path=empty.txt"], "empty"),
             (["data.path=binary.bin"], "binary.bin"),
             (["data.path=short.txt"], "at least 33 tokens"),
-            (["data.path=narrow.txt", "training.batch_size=1", "training.truncation=every:2"], "at least 2 symbols"),
+            (["data.path=narrow.txt", "training.batch_size=1", "training.truncation=every:2"], "at least 2 tokens"),
             (["model.hiden_size=3"], "model.hidden_size"),
             (["training.steps=many"], "whole number"),
             (["training.truncation=evry:3"], "'every'"),

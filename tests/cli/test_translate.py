@@ -149,15 +149,17 @@ class TestRefused:
         out = str(tmp_path / "other")
         small = [setting for setting in SMALL if setting.startswith(("training", "engine"))]
         assert run(["train", "flip-flop", *small, "data.length=4", "--out", out]) == 0
-        assert "its recipe is flip-flop" in refused(["translate", out, "1+2"], capsys)
-        assert "its recipe is addition" in refused(["sample", "run"], capsys)
-        assert "recurra translate --attention" in refused(["explain", "run", "--gradients"], capsys)
+        assert "turns one sequence into another; flip-flop is not one" in refused(["translate", out, "1+2"], capsys)
+        assert "writes text token by token; addition is not one" in refused(["sample", "run"], capsys)
+        assert "read one sequence step by step; addition is not one. It can: evaluate, translate" in refused(
+            ["explain", "run", "--gradients"], capsys
+        )
 
     def test_without_attention_or_lengths(self, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         out = str(tmp_path / "state")
         settings = [*SMALL, "model.context=state", "model.predict_length=false", "training.steps=2"]
         assert run(["train", "addition", *settings, "--out", out]) == 0
-        assert "model.context=state" in refused(["translate", out, "1+2", "--attention", "map.svg"], capsys)
+        assert "model.context=attention" in refused(["translate", out, "1+2", "--attention", "map.svg"], capsys)
         assert "model.predict_length=true" in refused(["translate", out, "1+2", "--length", "drawn"], capsys)
         assert not (here / "map.svg").exists()
 

@@ -101,4 +101,4 @@ def test_a_run_without_text(train: Train, capsys: pytest.CaptureFixture[str]) ->
     folder = train("flip-flop")
     capsys.readouterr()
     assert run(["units", str(folder)]) == 2
-    assert "no language model" in capsys.readouterr().err
+    assert "is a language model, whose units are shown over text; flip-flop is not one" in capsys.readouterr().err

@@ -12,15 +12,17 @@ from typing import Any
 import pytest
 import torch
 
+from recurra.analysis import portrait
 from recurra.cli.main import run
-from recurra.report import attractors, contents
+from recurra.report import contents
 from recurra.report.contents import write_report
 from recurra.report.page import Figure, Section
-from recurra.report.subject import open_subject
+from recurra.report.subject import Subject
 from recurra.results import Result
 from recurra.runs.checkpoint import Checkpoint
 from recurra.runs.folder import RunFolder
 from recurra.tasks.catalogue import RECIPES as CATALOGUE
+from recurra.tasks.train import open_run
 from tests.report.conftest import RECIPES
 
 Train = Callable[..., Path]
@@ -81,8 +83,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
             file.with_name(f"{file.name}{ground}.svg").write_text("<svg/>")
 
     monkeypatch.setattr(Result, "plot", draw)
-    monkeypatch.setattr(attractors, "basins", partial(attractors.basins, size=20, steps=200))
-    monkeypatch.setattr(attractors, "ends_of_plane", partial(attractors.ends_of_plane, size=8, steps=50))
+    monkeypatch.setattr(portrait, "basins", partial(portrait.basins, size=20, steps=200))
+    monkeypatch.setattr(portrait, "ends_of_plane", partial(portrait.ends_of_plane, size=8, steps=50))
 
 
 ALL = {"What was trained", "Scores", "Samples", "Curves"}
@@ -93,6 +95,7 @@ EXPECTED = dict.fromkeys(RECIPES, ALL) | {
     "python-source": TEXT,
     "text": TEXT,
     "names": TEXT,
+    "conditioned": ALL | INSIDE,
     "tag": ALL | TREE,
     "signal-and-noise": ALL | INSIDE | TREE,
     "events": ALL | INSIDE | TREE | MACHINE,
@@ -155,7 +158,7 @@ def test_an_untrained_run(recipe: str, train: Train) -> None:
 def test_a_run_whose_text_is_gone(train: Train, tmp_path: Path) -> None:
     folder = train("text")
     (tmp_path / "text.txt").unlink()
-    _, left_out = write_report(open_subject(folder, 8, 8))
+    left_out = write_report(open_run(folder), 8, 8).left_out
     assert set(left_out) == {"scores", "units"}
     assert "does not exist" in left_out["units"]
     page = read(folder / "report.html")
@@ -174,31 +177,31 @@ def test_what_is_in_the_text_stays_text(train: Train, tmp_path: Path) -> None:
 
 
 def test_scores_are_kept_for_the_weights_that_they_are_of(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recurra.report.scores import kept_answer, scores_section
+    from recurra.report.scores import scores_section
     from recurra.tasks.feedforward import FeedforwardTask
 
     folder = train("feedforward")
-    assert kept_answer(RunFolder.open(folder)) is None
+    assert open_run(folder).kept_scores() is None
     assert run(["evaluate", str(folder)]) == 0
-    kept = kept_answer(RunFolder.open(folder))
+    kept = open_run(folder).kept_scores()
     assert kept is not None
 
     def fail(*_: object) -> None:
-        raise AssertionError("judged again")
+        raise AssertionError("evaluated again")
 
     with monkeypatch.context() as patch:
         patch.setattr(FeedforwardTask, "evaluate", fail)
-        assert scores_section(open_subject(folder)) is not None
+        assert scores_section(Subject(open_run(folder))) is not None
     weights = folder / "checkpoints/best/weights.safetensors"
     weights.write_bytes(weights.read_bytes() + b" ")
-    assert kept_answer(RunFolder.open(folder)) is None
+    assert open_run(folder).kept_scores() is None
 
 
 def test_a_section_of_your_own(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     own = Section("A & B", [Figure("<p>body</p>", "meaning <1>", "caveat", "recurra x")])
     monkeypatch.setattr(contents, "SECTIONS", {"own": lambda subject: own, "does not apply": lambda subject: None})
     folder = train("feedforward")
-    write_report(open_subject(folder))
+    write_report(open_run(folder))
     assert read(folder / "report.html").headings == ["A & B"]
     assert "meaning &lt;1&gt;" in (folder / "report.html").read_text()
 
@@ -219,9 +222,9 @@ def test_a_run_that_has_diverged(train: Train) -> None:
     weights = {name: torch.full_like(value, torch.nan) for name, value in kept.weights.items()}
     with folder.lock():
         folder.save(Checkpoint(kept.step, weights, {}, kept.facts), best=True)
-    sections, left_out = write_report(open_subject(path))
-    assert [section.title for section in sections] == ["What was trained", "Curves"]
-    assert "not a number" in left_out["samples"]
+    report = write_report(open_run(path))
+    assert [section.title for section in report.sections] == ["What was trained", "Curves"]
+    assert "not finite" in report.left_out["samples"]
     read(path / "report.html")
 
 

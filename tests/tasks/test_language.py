@@ -1,4 +1,4 @@
-"""Language recipes: how much is trained on, lengths that are drawn, and the company an evaluation can be given."""
+"""Language recipes: how much is trained on, lengths that are drawn, and what an evaluation compares with."""
 
 import json
 import random
@@ -13,7 +13,7 @@ from recurra.cli.main import run
 from recurra.errors import OptionError
 from recurra.tasks import language
 from recurra.tasks.catalogue import find_recipe, make_task
-from recurra.tasks.language import Data, LanguageSettings, LanguageTask, read_corpus
+from recurra.tasks.language import TextData, read_corpus
 from recurra.tasks.settings import override
 from recurra.training.window_fit import fit_window_model
 from tests.cli.test_train import refused
@@ -56,16 +56,16 @@ class TestLimit:
     @pytest.mark.parametrize(
         ("data", "limit"),
         [
-            (Data("text.txt", valid=0.1, test=0.1), 500),
-            (Data("many", valid=0.1, test=0.1), 1000),
-            (Data("names.txt", sequences=True, valid=0.1, test=0.1), 150),
+            (TextData("text.txt", valid=0.1, test=0.1), 500),
+            (TextData("many", valid=0.1, test=0.1), 1000),
+            (TextData("names.txt", sequences=True, valid=0.1, test=0.1), 150),
         ],
         ids=["one text", "many texts", "lines"],
     )
-    def test_it_shortens_the_training_part_only(self, here: Path, data: Data, limit: int) -> None:
+    def test_it_shortens_the_training_part_only(self, here: Path, data: TextData, limit: int) -> None:
         whole = read_corpus(data, seed=0)
         short = read_corpus(replace(data, limit=limit), 0, whole.tokenizer)
-        extra = 2 if data.sequences else 0  # the start and the end of each line are symbols too
+        extra = 2 if data.sequences else 0  # the start and the end of each line are tokens too
         size = sum(len(part) - extra for part in short.train)
         assert 0.7 * limit < size <= limit * 1.01
         assert size < 0.6 * sum(len(part) - extra for part in whole.train)
@@ -74,11 +74,11 @@ class TestLimit:
             assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
     def test_of_one_text_its_beginning_is_kept(self, here: Path) -> None:
-        corpus = read_corpus(Data("text.txt", limit=300), seed=0)
+        corpus = read_corpus(TextData("text.txt", limit=300), seed=0)
         assert corpus.tokenizer.decode(corpus.train[0]) == (here / "text.txt").read_text()[:300]
 
     def test_lines_stay_whole_and_are_lines_of_the_training_part(self, here: Path) -> None:
-        data = Data("names.txt", sequences=True)
+        data = TextData("names.txt", sequences=True)
         whole = read_corpus(data, seed=0)
         short = read_corpus(replace(data, limit=100), 0, whole.tokenizer)
         known = [tuple(line.tolist()) for line in whole.train]
@@ -89,7 +89,7 @@ class TestLimit:
 
     def test_a_run_trains_on_that_much(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run([*train_text(), "data.limit=400"]) == 0
-        assert "400 char symbols" in capsys.readouterr().err
+        assert "400 char tokens" in capsys.readouterr().err
 
     def test_nothing_is_no_limit(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert "data.limit must be at least 1" in refused([*train_text(), "data.limit=0"], capsys)
@@ -118,25 +118,24 @@ class TestDrawLength:
             assert len(text) in LENGTHS
 
     def test_lengths_come_as_often_as_in_training(self) -> None:
-        recipe = find_recipe("names")
-        assert isinstance(recipe, LanguageSettings)
-        made = LanguageTask(recipe, vocabulary={"lengths": {"3": 10, "7": 70, "11": 20}})
+        made = make_task(find_recipe("names").settings, vocabulary={"lengths": {"3": 10, "7": 70, "11": 20}})
+        made.draw = lambda model, prime, length, **how: range(length)
         generator = torch.Generator().manual_seed(0)
-        drawn = [made.draw_length(generator) for _ in range(2000)]
+        drawn = [len(made.generate(None, [], None, generator=generator)) for _ in range(2000)]
         shares = [drawn.count(length) / 2000 for length in (3, 7, 11)]
         assert shares == pytest.approx([0.1, 0.7, 0.2], abs=0.04)  # four standard deviations
 
     def test_one_long_text_has_no_lengths(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(train_text()) == 0
-        assert "--length" in refused(["sample", "run", "--draw-length"], capsys)
+        assert "Give a length" in refused(["sample", "run", "--draw-length"], capsys)
 
 
-class TestCompany:
+class TestBaselines:
     @pytest.fixture(autouse=True)
     def quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(language, "fit_window_model", partial(fit_window_model, steps=60, hidden_size=16))
 
-    @pytest.mark.parametrize("train", [train_text, train_names], ids=["lanes", "sequences"])
+    @pytest.mark.parametrize("train", [train_text, train_names], ids=["streams", "sequences"])
     def test_window_and_dynamic_add_rows(self, here: Path, capsys: pytest.CaptureFixture[str], train) -> None:  # type: ignore[no-untyped-def]
         assert run(train()) == 0
         capsys.readouterr()
@@ -181,13 +180,13 @@ def test_settings_that_make_no_sense_are_refused(recipe: str, setting: str, word
         override(find_recipe(recipe).settings, [setting])
 
 
-def test_another_text_is_judged_whole_whatever_the_limit_of_training(tmp_path: Path) -> None:
+def test_another_text_is_evaluated_whole_whatever_the_limit_of_training(tmp_path: Path) -> None:
     for name, count in (("own", 300), ("other", 1000)):
         (tmp_path / f"{name}.txt").write_text("abcde" * count)
     settings = [f"data.path={tmp_path / 'own.txt'}", "data.limit=500", "model.hidden_size=4", "engine=eager"]
     made = find_recipe("text").configure(settings)
     answer = made.evaluate(made.make_model().eval(), data=str(tmp_path / "other.txt"), baselines=False)
-    assert answer.steps == 4999
+    assert answer.count == 4999
 
 
 @pytest.mark.usefixtures("here")

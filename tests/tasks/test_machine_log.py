@@ -11,9 +11,9 @@ from recurra.data.machine_log import simulate_log, write_log
 from recurra.errors import DataError
 from recurra.tasks.catalogue import find_recipe
 from recurra.tasks.machine_log import (
+    CasePrediction,
     Counted,
     MachineLogTask,
-    Said,
     between,
     figures,
     true_machine,
@@ -40,34 +40,34 @@ def test_the_machine_itself_makes_no_mistake(seen: str) -> None:
 
 def test_figures_of_a_case_by_hand() -> None:
     chances = [1.0, 0.01, 0.2, 0.9, 0.9, 0.3, 0.9, 0.05, 0.9]
-    said = Said([*STATES[1:4], "Rinse", *STATES[5:]], chances)  # Start is taken to lead to Rinse
-    found = figures([WASH], [said], 0.1, "state")
+    predicted = CasePrediction([*STATES[1:4], "Rinse", *STATES[5:]], chances)  # Start is taken to lead to Rinse
+    found = figures([WASH], [predicted], 0.1, "state")
     assert found["next state"] == 5 / 6  # of eight steps, two are noise
     assert found["pairs right"] == 5 / 6
     assert found["noise flagged"] == 1 / 2
     assert found["false alarms"] == 1 / 7
-    twice = figures([WASH, WASH], [said, Said(STATES[1:], chances)], 0.1, "state")
+    twice = figures([WASH, WASH], [predicted, CasePrediction(STATES[1:], chances)], 0.1, "state")
     assert twice["next state"] == 11 / 12
     assert twice["pairs right"] == 5 / 6
 
 
 def test_the_threshold_lies_between_noise_and_the_rest() -> None:
     chances = [1.0, 0.01, 0.16, 0.9, 0.9, 0.04, 0.9, 0.9, 0.9]
-    assert between([WASH], [Said([], chances)], 0.0) == pytest.approx(0.08)
+    assert between([WASH], [CasePrediction([], chances)], 0.0) == pytest.approx(0.08)
     with pytest.raises(DataError, match="no noise"):
-        between([Case("1", ["Power"], None)], [Said([], [1.0])], 0.0)
+        between([Case("1", ["Power"], None)], [CasePrediction([], [1.0])], 0.0)
 
 
 def test_counting_does_not_know_how_many_rounds_are_left() -> None:
     counted = Counted([WASH], "state")
-    said = counted.say(WASH)
-    assert said.following == STATES[1:]
-    assert said.chances[5:7] == [0.5, 0.5]
+    predicted = counted.predict(WASH)
+    assert predicted.following == STATES[1:]
+    assert predicted.chances[5:7] == [0.5, 0.5]
     longer = ["Power", "Program 3", "Start", "Level", "Timer", "Level"]
     other = Case("2", longer, None, {"state": ["Off", "Idle", "Programmed", "Soak", "Rinse", "Soak"]})
-    assert counted.say(other).following[-1] == "Drain"  # the machine soaks again
-    assert counted.say(other).chances[1] == 0
-    assert counted.say(other).following[1] == ""  # a pair that was never seen
+    assert counted.predict(other).following[-1] == "Drain"  # the machine soaks again
+    assert counted.predict(other).chances[1] == 0
+    assert counted.predict(other).following[1] == ""  # a pair that was never seen
 
 
 def test_any_seed_makes_a_log_and_another_one_to_judge() -> None:

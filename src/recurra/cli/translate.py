@@ -56,9 +56,9 @@ def translate(
     rows: list[dict[str, Any]] = []
     for texts in [[text]] if text is not None else _lines():
         for found in opened.translate_all(texts, **how):
-            rows.append(found.to_json()) if as_json else print(found, flush=True)
             if attention is not None:
-                found.plot(attention)
+                found.plot(attention)  # first: where it is refused, nothing is printed
+            rows.append(found.to_json()) if as_json else print(found, flush=True)
     if as_json:
         print_json({"run": str(run), "texts": rows})
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from recurra.analysis.fixed_points import FixedPoints
 from recurra.analysis.gradients import GradientFlow
 from recurra.analysis.trace_table import TraceTable
-from recurra.errors import OptionError
 from recurra.lecture.scalar_case import scalar_page
 from recurra.plots.figure import ENDINGS
 from recurra.results import Result
@@ -57,10 +56,7 @@ def keep_field(
 
 def keep_table(run: Run, text: str) -> TraceTable:
     """The cell at work on a text, as CSV and as a page."""
-    try:
-        made = run.table(text)
-    except OptionError as error:
-        raise OptionError(f"--table reads a text, and this run is no language model: {error}") from error
+    made = run.table(text)
     run.write("table.csv", made.to_csv())
     run.write("table.html", made.to_html(text))
     return made

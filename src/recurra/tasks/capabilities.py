@@ -189,7 +189,7 @@ def find(task: Any, capability: type[C], asked: str) -> C:
     if isinstance(task, capability):
         return task
     raise OptionError(
-        f"{asked} is for a task that {capability.__doc__}; {task.settings.name} does not. "
+        f"{asked} is for a task that {capability.__doc__}; {task.settings.name} is not one. "
         f"It can: {', '.join(verbs_of(task))}."
     )
 
@@ -211,4 +211,7 @@ VERBS: dict[str, type[Any]] = {
 
 def verbs_of(task: Any) -> list[str]:
     """What can be done with a run of a task."""
-    return ["evaluate", *(verb for verb, capability in VERBS.items() if offers(task, capability))]
+    return [
+        "evaluate",
+        *(verb for verb, capability in VERBS.items() if offers(task, capability) and verb not in task.lacks),
+    ]

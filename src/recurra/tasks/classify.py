@@ -390,18 +390,27 @@ class LabelTask(StepTask[Labeller]):
                 x = model.front(x.transpose(0, 1), torch.full((8,), steps, device=x.device))[0].transpose(0, 1)
         return Probe(model.recurrent, x)
 
-    def reading(self, model: Labeller) -> Reading:
-        """A label after every token, of models that read tokens forward alone and predict by the last step."""
-        if not isinstance(self.encoder, Tokens) or self.settings.model.bidirectional or model.front is not None:
-            raise OptionError(
+    def _no_automaton(self) -> str | None:
+        """Why no automaton reads as the model does."""
+        model = self.settings.model
+        if not isinstance(self.encoder, Tokens) or model.bidirectional or model.convolution is not None:
+            return (
                 f"{self.settings.name}: an automaton reads tokens in one direction. Train on tokens with "
                 "model.bidirectional=false and no convolution."
             )
         head = getattr(model, "head", "last")
         if head != "last":
-            raise OptionError(
-                f"model.head={head} looks at all steps; an automaton at the last. Train with model.head=last."
-            )
+            return f"model.head={head} looks at all steps; an automaton at the last. Train with model.head=last."
+        return None
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        return ("automaton",) if self._no_automaton() else ()
+
+    def reading(self, model: Labeller) -> Reading:
+        """A label after every token, of models that read tokens forward alone and predict by the last step."""
+        if reason := self._no_automaton():
+            raise OptionError(reason)
         values, lengths = self.encoder.encode(self.parts.train, self.settings.precision)
         T = int(lengths.median())
         firsts = (lengths.cumsum(0) - lengths)[lengths >= T]

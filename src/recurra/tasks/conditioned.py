@@ -215,6 +215,9 @@ class ConditionedTask(TextTask[ConditionedLanguageModel]):
         """Texts of the first class that the model draws itself."""
         return super().probe(model.given(torch.tensor([0])), steps)
 
+    def frozen_input(self, model: ConditionedLanguageModel, name: str) -> Tensor:
+        return super().frozen_input(model.given(torch.tensor([0])), name)
+
 
 def _run(model: ConditionedLanguageModel, batch: Labelled) -> Tensor:
     device = model.output.weight.device

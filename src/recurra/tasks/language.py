@@ -225,6 +225,18 @@ class TextTask(StepTask[M]):
         with torch.no_grad():
             return Probe(model.recurrent, model.embed(torch.tensor(texts, device=model.output.weight.device)))
 
+    def frozen_input(self, model: Any, name: str) -> Tensor:
+        """`zero`, or the vector of a token; a text stands for its first token."""
+        if name != "zero" and name not in self.token_names:
+            name = self.token_names[self.tokenizer.encode(name, unknown="error").tolist()[0]]
+        return super().frozen_input(model, name)
+
+    def input_names(self) -> list[str]:
+        return self.token_names
+
+    def output_names(self) -> list[str]:
+        return [repr(name) for name in self.token_names]
+
 
 class LanguageTask(TextTask[LanguageModel]):
     """A language model on a text. With the vocabulary of a run folder, the text is needed only for training and evaluation."""
@@ -403,18 +415,6 @@ class LanguageTask(TextTask[LanguageModel]):
         length, count = (100, SHOWN) if self.settings.data.sequences else (500, 1)
         rows = [(self.sample_text(model, length, seed),) for seed in range(1, count + 1)]
         return Examples(("what it writes",), rows, f"sample RUN --temperature 0.8 --seed 1 --length {length}")
-
-    def frozen_input(self, model: LanguageModel, name: str) -> Tensor:
-        """`zero`, or the vector of a token; a text stands for its first token."""
-        if name != "zero" and name not in self.token_names:
-            name = self.token_names[self.tokenizer.encode(name, unknown="error").tolist()[0]]
-        return super().frozen_input(model, name)
-
-    def input_names(self) -> list[str]:
-        return self.token_names
-
-    def output_names(self) -> list[str]:
-        return [repr(name) for name in self.token_names]
 
     def reading(self, model: LanguageModel) -> Reading:
         """Tokens in, the next one as the class; strings are the model's own."""

@@ -174,6 +174,10 @@ class MemoryTask(StepTask[SequenceModel]):
             return None
         return Triggers(TRIGGERS, torch.stack([self.frozen_input(model, name) for name in TRIGGERS]))
 
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        return () if self.task in MACHINES else ("automaton",)
+
     def reading(self, model: SequenceModel) -> Reading:
         if self.task not in MACHINES:
             raise OptionError(

@@ -316,6 +316,10 @@ class ReservoirTask(StepTask[EchoState]):
             )
         return series.values
 
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        return ("forecast",) if self.driven else ()
+
     def forecast(self, model: EchoState, steps: int, data: str | None = None) -> Forecast:
         """What follows the run's series, or that of another file."""
         if self.driven:

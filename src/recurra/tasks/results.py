@@ -52,7 +52,11 @@ class Evaluation(Result):
         """The confusion of classes, or a forecast and what came true; other scores have no picture."""
         if self.forecast is not None:
             return self.forecast.plot(file, **{"title": f"one forecast of the {self.data}"} | options)
-        return super().plot(file, **options) if self.confusion is None else self.confusion.plot(file, **options)
+        if self.confusion is None:
+            raise OptionError(
+                "an evaluation is drawn where there are classes or a forecast; these scores have neither."
+            )
+        return self.confusion.plot(file, **options)
 
 
 @dataclass(frozen=True)

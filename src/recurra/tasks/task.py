@@ -136,6 +136,11 @@ class Task(ABC, Generic[M]):
         """How data given as an object is written."""
         return {}
 
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """Verbs that the task refuses as it is configured, although it has their capability."""
+        return ()
+
     def __init__(self, settings: Any, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
         self.settings, self.ranks, self.kept = settings, ranks, vocabulary
 

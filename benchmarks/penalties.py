@@ -19,6 +19,7 @@ from recurra.benchmarks.timing import Say, quiet
 from recurra.models.decision_tree import find_grower
 from recurra.results import Result, Table
 from recurra.runs.disk import replace_file, to_json
+from recurra.tasks.capabilities import ClassifiesSteps, find
 from recurra.tasks.catalogue import make_task
 from recurra.tasks.mimic import Judged, grow, held_out, judge_tree, score_name
 from recurra.tasks.settings import override
@@ -142,7 +143,7 @@ def sweep_penalties(
 ) -> PenaltyBenchmark:
     """Train a network without a penalty, and one for each penalty (`l1`, `l2`, `tree`) and strength; with every seed."""
     find_grower()  # a missing extra is reported before anything is trained
-    score = score_name(len(make_task(recipe).steps("valid").classes))
+    score = score_name(len(find(make_task(recipe), ClassifiesSteps, "a sweep of penalties").steps("valid").classes))
     off = [f"training.{name}=0" for name in ("l1", "l2", "tree")]
     plans = [("none", 0.0), *((name, strength) for name, every in strengths.items() for strength in every)]
     jobs = [
