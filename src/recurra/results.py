@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -28,6 +30,12 @@ class Table:
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
         )
         return f"{self.title}\n{text}" if self.title else text
+
+    def to_csv(self) -> str:
+        """The rows with their columns as CSV."""
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\n").writerows([self.columns, *self.rows])
+        return out.getvalue()
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{escape(column)}</th>" for column in self.columns)
