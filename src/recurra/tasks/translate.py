@@ -308,8 +308,10 @@ class TranslationTask(Task[Translator]):
         assert weights is not None
         return weights[0].cpu()
 
-    def translate(self, model: Translator, texts: Sequence[str], **options: Any) -> list[Translation]:
-        """The translations of each text; `options` as for `search`."""
+    def translate(
+        self, model: Translator, texts: Sequence[str], *, attention: bool = False, **options: Any
+    ) -> list[Translation]:
+        """The translations of each text, with a map of attention where it is asked for; `options` as for `search`."""
         made = []
         for source, found in zip(texts, self.search(model, texts, **options), strict=True):
             rows = [
@@ -320,7 +322,8 @@ class TranslationTask(Task[Translator]):
                 }
                 for one in found
             ]
-            made.append(Translation(source, rows, self._attention(model, source, found[0].tokens)))
+            seen = self._attention(model, source, found[0].tokens) if attention else None
+            made.append(Translation(source, rows, seen))
         return made
 
     def _attention(self, model: Translator, source: str, tokens: Sequence[int]) -> Attention | None:
