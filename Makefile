@@ -33,6 +33,7 @@ check: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m recurra.cells.page docs/cells
+	$(BIN)/python docs/make_reference.py
 
 bench: $(STAMP)
 	$(BIN)/recurra bench cells

@@ -21,7 +21,7 @@ from recurra.results import Result, Table
 from recurra.runs.disk import replace_file, to_json
 from recurra.tasks.capabilities import ClassifiesSteps, find
 from recurra.tasks.catalogue import make_task
-from recurra.tasks.mimic import Judged, grow, held_out, judge_tree, score_name
+from recurra.tasks.mimic import TreeScores, grow, held_out, score_name, score_tree
 from recurra.tasks.settings import override
 from recurra.tasks.signal_noise import SignalNoiseTask
 from recurra.tasks.task import Settings
@@ -43,9 +43,9 @@ class Trained:
     penalty: str
     strength: float
     seed: int
-    valid: Judged
-    test: Judged
-    pruned: Judged
+    valid: TreeScores
+    test: TreeScores
+    pruned: TreeScores
     surrogate_error: float | None
     seconds: float
 
@@ -195,9 +195,9 @@ def _train(job: tuple[Settings, str, float]) -> Trained:
         penalty,
         strength,
         recipe.seed,
-        judge_tree(valid, model, tree),
-        judge_tree(test, model, tree),
-        judge_tree(test, model, pruned),
+        score_tree(valid, model, tree),
+        score_tree(test, model, tree),
+        score_tree(test, model, pruned),
         fmean(errors) if errors else None,
         seconds,
     )
@@ -233,7 +233,7 @@ def _mean_error(group: Sequence[Trained]) -> float | None:
     return fmean(errors) if errors else None
 
 
-def _mean(found: Sequence[Judged]) -> dict[str, float]:
+def _mean(found: Sequence[TreeScores]) -> dict[str, float]:
     return {name: fmean(getattr(each, name) for each in found) for name in vars(found[0])}
 
 

@@ -1,6 +1,8 @@
-"""The documentation runs: every Python block, every `$ recurra` line, and every link leads somewhere."""
+"""The documentation runs, by public names alone: every Python block, every `$ recurra` line; every link leads somewhere."""
 
+import ast
 import re
+import runpy
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+import recurra as rc
 from recurra.cli.main import run
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+ROOMS = ("models", "data", "training", "analysis", "plots", "metrics", "lecture")
 NOT_RUN = re.compile(r"<!--\s*not run:\s*\S.*-->\s*")
 
 
@@ -50,9 +54,17 @@ def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a page runs: a folder of its own, with the examples in it."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_python_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+def test_python_blocks_run(page: Path) -> None:
     namespace: dict[str, object] = {"__name__": "documentation"}
     for block in blocks(page):
         if block.language == "python" and not block.skipped:
@@ -60,14 +72,59 @@ def test_python_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), namespace)
 
 
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_commands_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+def test_commands_run(page: Path) -> None:
     for block in blocks(page):
         if block.language == "console" and not block.skipped:
             for line in block.text.splitlines():
                 if line.startswith("$ recurra "):
                     assert run(shlex.split(line, comments=True)[2:]) == 0, f"{name(page)}: {line}"
+
+
+def private_names(code: str) -> list[str]:
+    """What a block takes from recurra and a user should not: `import recurra as rc` and the public names are all there is.
+
+    A block that defines a cell may import the notation, so that its equations read as mathematics.
+    """
+    tree = ast.parse(code)
+    found = []
+    defines_a_cell = "@cell" in code
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [
+                each.name
+                for each in node.names
+                if each.name.split(".")[0] == "recurra" and (each.name, each.asname) != ("recurra", "rc")
+            ]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "recurra":
+            allowed = (
+                set(rc.__all__) - {*ROOMS, "train", "fit", "open", "runs", "Recurrent"} if defines_a_cell else set()
+            )
+            if node.module != "recurra" or not {each.name for each in node.names} <= allowed:
+                found.append(f"from {node.module} import {', '.join(each.name for each in node.names)}")
+        elif isinstance(node, ast.Attribute):
+            written = ast.unparse(node).split(".")
+            if written[0] != "rc" or len(written) > 3:
+                continue
+            room = rc if len(written) == 2 else getattr(rc, written[1], None) if written[1] in ROOMS else None
+            if room is not None and written[-1] not in room.__all__:
+                found.append(".".join(written))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_python_blocks_use_public_names(page: Path) -> None:
+    for block in blocks(page):
+        if block.language == "python":
+            assert not private_names(block.text), f"{name(page)}, line {block.line}: {private_names(block.text)}"
+
+
+def test_the_reference_is_up_to_date() -> None:
+    made = runpy.run_path(str(ROOT / "docs/make_reference.py"))
+    assert (ROOT / "docs/reference.md").read_text(encoding="utf-8") == made["reference"](), "run `make docs`"
+    listed = {name for names in made["GROUPS"].values() for name in names} | {*made["OPERATIONS"], *made["ROOMS"]}
+    assert set(rc.__all__) <= listed, "name it in GROUPS of docs/make_reference.py"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -109,9 +166,34 @@ class TestTheReaderItself:
         page.write_text("<!-- not run: -->\n```python\n1 / 0\n```\n")
         assert not next(blocks(page)).skipped
 
-    def test_a_block_that_fails_fails_the_test(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_block_that_fails_fails_the_test(self, tmp_path: Path) -> None:
         page = tmp_path / "page.md"
         page.write_text("words\n\n```python\na = 1\n```\n\n```python\nassert a == 2\n```\n")
         with pytest.raises(AssertionError) as error:
-            test_python_blocks_run(page, monkeypatch)
+            test_python_blocks_run(page)
         assert error.traceback[-1].lineno + 1 == 8  # blocks share names, and errors name the line of the page
+
+    @pytest.mark.parametrize(
+        "code",
+        [
+            "import recurra",
+            "import recurra.models",
+            "from recurra import Recurrent",
+            "from recurra.models.tag import Tagger",
+            "import recurra as rc\nrc.models.tag.Tagger",
+            "import recurra as rc\nrc.tasks",
+            "from recurra import cell, train\n@cell\ndef f(x, U, h):\n    return x.h",
+        ],
+    )
+    def test_private_names_are_found(self, code: str) -> None:
+        assert private_names(code)
+
+    @pytest.mark.parametrize(
+        "code",
+        [
+            "import recurra as rc\nrc.models.Tagger\nrc.train('text').evaluate()\nrc.Recurrent.from_torch",
+            "from recurra import cell, tanh\n@cell\ndef f(x, U, h):\n    return tanh(x.h)",
+        ],
+    )
+    def test_public_names_pass(self, code: str) -> None:
+        assert not private_names(code)

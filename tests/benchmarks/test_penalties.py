@@ -6,12 +6,12 @@ import pytest
 
 from recurra.benchmarks.penalties import PenaltyBenchmark, Trained, average, best_possible, choose
 from recurra.tasks.catalogue import find_recipe
-from recurra.tasks.mimic import Judged
+from recurra.tasks.mimic import TreeScores
 from recurra.tasks.settings import override
 
 
-def judged(score: float, path: float, leaves: int = 4) -> Judged:
-    return Judged(score, 0.9, path, leaves, 0.95, 0.85)
+def judged(score: float, path: float, leaves: int = 4) -> TreeScores:
+    return TreeScores(score, 0.9, path, leaves, 0.95, 0.85)
 
 
 def trained(penalty: str, strength: float, seed: int, score: float, path: float, leaves: int = 4) -> Trained:

@@ -1,4 +1,4 @@
-"""Examples with classes: tables, images and made-up points are read as they are, and wrong ones are refused in one line."""
+"""Examples with classes: tables, images and synthetic points are read as they are, and wrong ones are refused in one line."""
 
 import gzip
 import struct

@@ -1,4 +1,4 @@
-"""Trees that are made up: their values by another way, their depths, and that seeds decide."""
+"""Synthetic trees: their values by another way, their depths, and that seeds decide."""
 
 import re
 from collections import Counter

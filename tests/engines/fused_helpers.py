@@ -179,10 +179,10 @@ def check_against_eager(cell: Cell | str, B: int, T: int, H: int, dtype: torch.d
     assert_near(found, expected, tolerance)
 
 
-class Cut:
+class Tiled:
     """The generated GPU kernels with given tiles, as an engine on tensors of any device; results are float32."""
 
-    name = "cut"
+    name = "tiled"
 
     def __init__(self, forward: Tiles, backward: Tiles, dtype: torch.dtype = torch.float32):
         self.tiles, self.dtype = (forward, backward), dtype

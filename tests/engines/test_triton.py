@@ -19,7 +19,7 @@ from recurra.engines.fused.tiles import choose_tiles, choose_triton, in_words, r
 from recurra.engines.fused.triton import emit
 from recurra.engines.protocol import Evaluation
 from recurra.types import Shape
-from tests.engines.fused_helpers import Cut, banded, crossed, echo, tower
+from tests.engines.fused_helpers import Tiled, banded, crossed, echo, tower
 from tests.helpers import CELLS, B, D, compare_engines, make_layer, random_state, run_all
 
 HERE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -48,12 +48,12 @@ interpreted = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy comp
 
 
 @pytest.fixture
-def cut(monkeypatch):
+def tiled(monkeypatch):
     pytest.importorskip("triton", reason="Triton is not installed")
 
     def use(tiles: Tiles) -> str:
-        monkeypatch.setitem(ENGINES, "cut", Cut(tiles, tiles))
-        return "cut"
+        monkeypatch.setitem(ENGINES, "tiled", Tiled(tiles, tiles))
+        return "tiled"
 
     return use
 
@@ -63,12 +63,12 @@ def cut(monkeypatch):
     ("name", "way"),
     [(name, next((way for way in TILED if name in TILED[way]), "shared")) for name in [*CELLS, *MORE]],
 )
-def test_generated_kernels_agree_with_the_plain_loop(cut, name, way):
+def test_generated_kernels_agree_with_the_plain_loop(tiled, name, way):
     layer = make_layer({**CELLS, **MORE}[name], hidden_size=H, learn_initial=True).float().to(HERE)
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.mul_(0.5)
-    engine = cut(WAYS[way])
+    engine = tiled(WAYS[way])
     x = torch.randn(B, 3, D, device=HERE)
     lengths = torch.tensor([2, 0, 3], device=HERE)
     compare_engines(layer, engine, x, random_state(layer), lengths, tolerance=2e-4)
@@ -77,13 +77,13 @@ def test_generated_kernels_agree_with_the_plain_loop(cut, name, way):
 @interpreted
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ["lstm", "gru", "lstm_norm", "skip(d=2)"])
-def test_every_kind_of_tiles_agrees(cut, name, way):
+def test_every_kind_of_tiles_agrees(tiled, name, way):
     layer = make_layer(CELLS[name], hidden_size=H).float().to(HERE)
-    compare_engines(layer, cut(WAYS[way]), torch.randn(B, 3, D, device=HERE), tolerance=2e-4)
+    compare_engines(layer, tiled(WAYS[way]), torch.randn(B, 3, D, device=HERE), tolerance=2e-4)
 
 
 @interpreted
-def test_a_diverged_network_ends(cut):
+def test_a_diverged_network_ends(tiled):
     """NaNs are numbers that have been written: nobody waits for them for ever."""
 
     @cell
@@ -91,7 +91,7 @@ def test_a_diverged_network_ends(cut):
         return sqrt(tanh(x.h + U.h(h)) - 2)
 
     layer = Recurrent(broken, D, H).to(HERE)
-    layer.engine = cut(WAYS["shared"])
+    layer.engine = tiled(WAYS["shared"])
     assert layer(torch.randn(2, 3, D, device=HERE)).outputs.isnan().all()
 
 
@@ -99,8 +99,8 @@ def test_a_diverged_network_ends(cut):
 def test_the_source_is_python_and_names_every_argument_once(name):
     graph = CELLS[name].graph
     for units, batch in ((7, 3), (64, 16), (200, 40)):
-        cut = choose_triton(plan(graph), batch, units, 2, HERE)
-        for forward, tiles in zip((True, False), cut, strict=True):
+        both = choose_triton(plan(graph), batch, units, 2, HERE)
+        for forward, tiles in zip((True, False), both, strict=True):
             source = emit(plan(graph), tiles, "bfloat16", "ieee", forward=forward)
             ast.parse(source.text)
             assert len(set(source.arguments)) == len(source.arguments)
@@ -115,16 +115,18 @@ def test_the_forward_kernel_of_an_lstm_has_one_wait_and_one_product_of_four_gate
 
 
 @interpreted
-def test_names_of_states_do_not_meet_those_of_their_roles(cut):
+def test_names_of_states_do_not_meet_those_of_their_roles(tiled):
     @cell
     def natural(x, U, h, h_final, h_initial, h_arriving):
         return tanh(x.h + U.h(h) + h_final), h, h_final, h_initial
 
     layer = make_layer(natural, hidden_size=H).float().to(HERE)
-    compare_engines(layer, cut(WAYS["shared"]), torch.randn(B, 3, D, device=HERE), random_state(layer), tolerance=1e-4)
+    compare_engines(
+        layer, tiled(WAYS["shared"]), torch.randn(B, 3, D, device=HERE), random_state(layer), tolerance=1e-4
+    )
 
 
-def test_names_of_the_equations_do_not_meet_those_of_the_kernel(cut):
+def test_names_of_the_equations_do_not_meet_those_of_the_kernel(tiled):
     @cell
     def hostile(x, U, tape, rows):
         last_tape = tanh(x.t + U.h(tape))
@@ -132,7 +134,7 @@ def test_names_of_the_equations_do_not_meet_those_of_the_kernel(cut):
         return row_0_0, last_tape
 
     layer = make_layer(hostile, hidden_size=H).float().to(HERE)
-    compare_engines(layer, cut(WAYS["shared"]), torch.randn(B, 2, D, device=HERE), tolerance=1e-4)
+    compare_engines(layer, tiled(WAYS["shared"]), torch.randn(B, 2, D, device=HERE), tolerance=1e-4)
 
 
 def test_tiles_fit_the_device():

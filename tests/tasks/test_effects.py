@@ -20,30 +20,30 @@ from recurra.training.loop import Save
 TRAINING = ["steps=4", "validate_every=2", "save_every=2", "batch_size=4", "warmup=1"]
 TINY = [*(f"training.{each}" for each in TRAINING), "model.hidden_size=6"]
 EAGER = [*TINY, "engine=eager"]
-SYMBOLS = [*EAGER, "model.embedding_size=5"]
+TOKENS = [*EAGER, "model.embedding_size=5"]
 FORECAST = [*EAGER, "data.window=20", *(f"backtest.{each}" for each in ("horizon=4", "origins=4", "samples=5"))]
-STRINGS = [*SYMBOLS, "data.strings=40", "data.length=6", "data.test_length=8", "data.test_strings=20"]
+STRINGS = [*TOKENS, "data.strings=40", "data.length=6", "data.test_length=8", "data.test_strings=20"]
 SOLVED = ["model.hidden_size=20", "training.washout=20"]
 FORECAST_SOLVED = [*SOLVED, "training.starts=3", "training.horizon=10"]
 
 CASES: dict[str, list[str]] = {
-    "text": [*SYMBOLS, "data.path=text.txt", "training.truncation=every:8", "data.test=0.1"],
-    "names": [*SYMBOLS, "data.path=names.txt"],
-    "conditioned": [*SYMBOLS, "data.path=classes.txt"],
-    "translate": [*SYMBOLS, "data.path=pairs.tsv"],
-    "addition": [*SYMBOLS, "data.count=200"],
-    "classify": [*SYMBOLS, "data.path=labels.csv"],
+    "text": [*TOKENS, "data.path=text.txt", "training.truncation=every:8", "data.test=0.1"],
+    "names": [*TOKENS, "data.path=names.txt"],
+    "conditioned": [*TOKENS, "data.path=classes.txt"],
+    "translate": [*TOKENS, "data.path=pairs.tsv"],
+    "addition": [*TOKENS, "data.count=200"],
+    "classify": [*TOKENS, "data.path=labels.csv"],
     "classify permuted": [*EAGER, "data.path=images.npz", "data.permute=true"],
-    "tag": [*SYMBOLS, "data.path=tags.txt", "data.min_count=1"],
+    "tag": [*TOKENS, "data.path=tags.txt", "data.min_count=1"],
     "signal-and-noise": [*EAGER, "data.sequences=10", "data.test=10", "data.length=8"],
-    "events": [*SYMBOLS, "data.path=log.csv"],
-    "washing-machine-log": [*SYMBOLS, "data.cases=30", "data.length=8"],
+    "events": [*TOKENS, "data.path=log.csv"],
+    "washing-machine-log": [*TOKENS, "data.cases=30", "data.length=8"],
     "forecast": [*FORECAST, "data.length=400"],
     "forecast of a file": [*FORECAST, "data.path=series.csv"],
     "piano-roll": [*EAGER, "data.path=rolls.json"],
     "long-memory": [*EAGER, "data.length=10"],
     "flip-flop": [*EAGER, "data.length=10"],
-    "washing-machine": [*SYMBOLS, "data.length=10"],
+    "washing-machine": [*TOKENS, "data.length=10"],
     "tomita": STRINGS,
     "dyck": STRINGS,
     "output-recurrence": [*TINY, "data.length=10"],
@@ -167,7 +167,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def outcome(recipe: Settings) -> Iterator[str]:
-    """What comes of a recipe, the cheapest first: what is learned, and how it is judged."""
+    """What comes of a recipe, the cheapest first: what is learned, and how it is evaluated."""
     task = make_task(recipe)
     trainer = task.trainer()
     events = [(event.step, event.is_best) if isinstance(event, Save) else event for event in trainer.events()]
@@ -194,7 +194,7 @@ def others(key: str, value: Any) -> list[str]:
     "case", [pytest.param(case, marks=[pytest.mark.slow] * (case in ALIKE), id=case) for case in CASES]
 )
 def test_a_setting_changes_something_or_is_refused(place: Path, case: str) -> None:
-    preset, settings = find_recipe(case.split()[0]), CASES[case]
+    preset, settings = find_recipe(case.split()[0]).settings, CASES[case]
     recipe = override(preset, settings)
     usual = list(outcome(recipe))
     idle = []
@@ -277,7 +277,7 @@ def test_settings_that_a_file_makes_idle_are_refused(
     assert not (tmp_path / "run").exists()
 
 
-def test_noise_of_a_text_is_added_to_the_vectors_of_its_symbols(place: Path) -> None:
+def test_noise_of_a_text_is_added_to_the_vectors_of_its_tokens(place: Path) -> None:
     def made(*settings: str) -> Any:
         return find_recipe("classify").configure([*CASES["classify"], *settings]).make_model()
 

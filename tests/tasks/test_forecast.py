@@ -12,7 +12,7 @@ from recurra.cli.main import run
 from recurra.data.series import Scaling
 from recurra.data.series_tasks import seasons
 from recurra.models.heads import HEADS
-from recurra.tasks import forecast as recipe_file
+from recurra.tasks import catalogue
 from recurra.tasks.catalogue import find_recipe
 from recurra.tasks.forecast import SeriesTask
 from recurra.tasks.train import open_run
@@ -173,23 +173,26 @@ class TestWhatItLearns:
         assert seen.predictions[:, 0].round().tolist() == [1, 0, 0, 1, 0, 0]
 
     @pytest.mark.parametrize("feeding", ["free", "scheduled:0.5"])
-    def test_it_may_be_fed_what_it_says(self, feeding: str) -> None:
+    def test_it_may_be_fed_what_it_predicts(self, feeding: str) -> None:
         made, model = trained(f"training.feeding={feeding}", "data.window=12", "training.steps=12")
         assert math.isfinite(made.evaluate(model).scores["gru-8"]["crps"])
 
-    def test_a_probe_for_explain(self) -> None:
+    def test_a_probe_needs_no_data(self) -> None:
         made = make_task()
-        probe = made.probe(made.make_model(), 50)
-        assert probe.x.shape == (5, 50, 1)
+        again = catalogue.make_task(made.settings, vocabulary=made.vocabulary)
+        probe = again.probe(again.make_model(), 50)
+        assert probe.x.shape == (4, 50, 1)
+        assert bool((probe.x[0] != probe.x[1]).any())
+        assert "parts" not in vars(again)
 
 
 class TestWhatResultsDependOn:
-    def test_not_on_how_many_are_judged_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_not_on_how_many_are_evaluated_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         made, model = trained("dtype=float64")
         before = made.evaluate(model, baselines=False).scores["gru-8"]
         valid = made.trainer().evaluate(model)
         monkeypatch.setattr(backtest, "AT_ONCE", 2)
-        monkeypatch.setattr(recipe_file, "EVALUATED", 3)
+        monkeypatch.setattr(made, "evaluated_together", 3)
         assert made.evaluate(model, baselines=False).scores["gru-8"] == pytest.approx(before, rel=1e-9)
         assert made.trainer().evaluate(model) == pytest.approx(valid, rel=1e-9)
 
@@ -251,7 +254,7 @@ class TestRefusals:
             ("data.difference=-1", "data.difference must not be negative"),
             ("data.difference=275", "where 285 and 1 are the least"),
             ("training.truncation=window:5", "use none or every:K"),
-            ("model.tied=true", "for symbols"),
+            ("model.tied=true", "it is for tokens"),
             ("data.valid=0.9", "must leave something"),
             ("data.path=none.csv", "none.csv cannot be read"),
         ],
@@ -274,5 +277,5 @@ class TestRefusals:
         assert "0 steps are left to judge by, fewer than the horizon of 6" in said
         write("one.csv", [["load", "sun"], [1, 2]])
         assert "1 steps are known" in refused(["forecast", "run", "--data", "one.csv"], capsys)
-        assert "--window" in refused(["evaluate", "run", "--window", "3"], capsys)
+        assert "window is not for forecast" in refused(["evaluate", "run", "--window", "3"], capsys)
         assert ".svg, .png or .pdf" in refused(["forecast", "run", "--plot", "next.gif"], capsys)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from recurra import Recurrent
 from recurra.cli.main import run
 from recurra.errors import OptionError
 from recurra.models.language import LanguageModel
@@ -74,7 +75,7 @@ class TestAdding:
             model.output.bias.fill_(1)
         answer = made.evaluate(model)
         assert answer.scores["always 1"] == {"mean squared error": 1 / 6}
-        assert answer.steps == 500
+        assert answer.count == 500
         # (s − 1)² has the mean 1/6 and the variance 1/15 − 1/36
         assert answer.scores["gru-8"]["mean squared error"] == pytest.approx(1 / 6, abs=4 * math.sqrt((7 / 180) / 500))
 
@@ -93,7 +94,7 @@ class TestCopying:
         assert answer.scores["without memory"] == {"nats": pytest.approx(expected), "recalled": 1 / 8}
         assert answer.scores["gru-8"]["nats"] == pytest.approx(expected, abs=1e-4)
         assert answer.scores["gru-8"]["recalled"] == pytest.approx(1 / 8, abs=4 * math.sqrt(7 / 64 / 5000))
-        assert answer.steps == 500 * 26
+        assert answer.count == 500 * 26
 
     def test_dropout_of_inputs_is_read(self) -> None:
         given = make_task("long-memory-copying", "model.dropout=0.1", "model.input_dropout=0.3").make_model()
@@ -102,16 +103,16 @@ class TestCopying:
         assert (given.input_dropout.p, left_out.input_dropout.p) == (0.3, 0.1)
 
     @pytest.mark.parametrize("policy", ["free", "scheduled:0.5"])
-    def test_symbols_can_be_drawn(self, policy: str) -> None:
+    def test_tokens_can_be_drawn(self, policy: str) -> None:
         trainer = make_task("long-memory-copying", f"training.feeding={policy}").trainer()
         assert all(not event.skipped for event in trainer.events() if isinstance(event, Step))
 
 
 class Forgetful(LanguageModel):
-    """Says blank for 16 steps, and then each of eight symbols with the same chance."""
+    """Predicts blank for 16 steps, and then each of eight tokens with the same probability."""
 
     def __init__(self) -> None:
-        super().__init__(10, "gru", 2, engine="eager")
+        super().__init__(10, Recurrent("gru", 2, 2, engine="eager"))
 
     def forward(self, inputs, state=None, lengths=None):  # type: ignore[no-untyped-def, override]
         logits = torch.full((*inputs.shape, 10), -50.0)
@@ -140,14 +141,6 @@ class TestBoth:
         made = make_task(name)
         assert list(made.evaluate(made.make_model(), baselines=False).scores) == ["gru-8"]
 
-    @pytest.mark.parametrize(
-        "question", [Question(data="text.txt"), Question(window=3), Question(dynamic=0.1)], ids=str
-    )
-    def test_questions_for_language_models_are_refused(self, name: str, question: Question) -> None:
-        made = make_task(name)
-        with pytest.raises(OptionError, match="language models"):
-            made.evaluate(made.make_model(), question)
-
     def test_a_run_can_be_evaluated_and_not_sampled(
         self, name: str, here: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -169,7 +162,8 @@ class TestBoth:
         assert run(["evaluate", "run"]) == 0
         assert f"{found['tokens']:,} steps" in capsys.readouterr().out
         assert name in refused(["sample", "run"], capsys)
-        assert "made up" in refused(["evaluate", "run", "--window", "3"], capsys)
+        for option, value in (("data", "text.txt"), ("window", "3"), ("dynamic", "0.1")):
+            assert f"{option} is not for {name}" in refused(["evaluate", "run", f"--{option}", value], capsys)
 
     def test_a_resumed_run_is_the_same_run(self, name: str, here: Path) -> None:
         command = ["train", name, *SMALL, "training.save_every=2"]
@@ -199,6 +193,6 @@ def test_the_machine_s_states_are_named_by_its_triggers() -> None:
     for name in triggers.names[2:8]:
         idle[triggers.names.index(name)] = -1
     assert made.name_states(model, torch.zeros(2, 8), [off, idle]) == ["Off", "Idle"]
-    both = made.name_states(model, torch.zeros(1, 8), [[0] * 11])  # one state for everything: what the network says
+    both = made.name_states(model, torch.zeros(1, 8), [[0] * 11])  # one state for everything: what the network predicts
     assert both == made.name_outputs(model, torch.zeros(1, 8))
     assert make_task("long-memory").triggers(model) is None

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from recurra.tasks.catalogue import find_recipe
-from recurra.tasks.mimic import held_out, judge_tree, mimic
+from recurra.tasks.mimic import grow, held_out, score_tree
 from tests.tasks.test_events import write_log
 
 
@@ -27,9 +27,9 @@ class TestTaggers:
         task = make("tag", f"data.path={tmp_path}/a.jsonl", "model.hidden_size=8", "training.steps=150")
         trainer = task.trainer()
         list(trainer.events())
-        tree = mimic(task, trainer.evaluated)
+        tree = grow(task, trainer.evaluated)
         assert tree.to_text().startswith("'cat'? yes → noun")
-        found = judge_tree(held_out(task)[1], trainer.evaluated, tree)
+        found = score_tree(held_out(task)[1], trainer.evaluated, tree)
         assert (found.leaves, found.path_length, found.fidelity, found.tree_accuracy) == (2, 1.0, 1.0, 1.0)
 
     def test_numbers_are_those_of_the_file_and_missing_ones_can_be_asked_for(self, tmp_path: Path) -> None:
@@ -66,8 +66,8 @@ class TestEventLogs:
         assert sorted(set(ages.round(3))) == [0.0, pytest.approx(np.log1p(86400), abs=1e-3)]
         logs = torch.cat([said.logits for _, said in task.following(model, task.parts["train"])])
         assert torch.allclose(steps.probabilities(model), logs.exp(), atol=1e-6)
-        tree = mimic(task, model)
-        found = judge_tree(task.steps("test"), model, tree)
+        tree = grow(task, model)
+        found = score_tree(task.steps("test"), model, tree)
         assert found.fidelity > 0.85  # after a repair, how many there were before is not in the event itself
         assert found.score == found.accuracy
         assert "(end of case)" in tree.to_text()

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from recurra.cli.main import run
 from recurra.data.rolls import LOWEST, Rolls
-from recurra.tasks import forecast as recipe_file
 from recurra.tasks.catalogue import find_recipe
 from recurra.tasks.piano_roll import PianoRollTask, _counted
 from tests.cli.test_train import outcome, refused
@@ -85,7 +84,7 @@ def test_results_depend_neither_on_batches_nor_on_the_order_of_pieces(
     trainer = made.trainer()
     list(trainer.events())
     before = made.evaluate(trainer.evaluated).scores
-    monkeypatch.setattr(recipe_file, "EVALUATED", 3)
+    monkeypatch.setattr(made, "evaluated_together", 3)
     rolls = made.rolls
     made.rolls = Rolls(rolls.train[::-1], rolls.valid, rolls.test[::-1])
     after = made.evaluate(trainer.evaluated).scores
@@ -93,7 +92,7 @@ def test_results_depend_neither_on_batches_nor_on_the_order_of_pieces(
         assert after[name] == pytest.approx(row, rel=1e-9)
 
 
-def test_a_chain_of_keys_says_chords_better_than_keys_alone(here: Path) -> None:
+def test_a_chain_of_keys_predicts_chords_better_than_keys_alone(here: Path) -> None:
     """What follows is one of two chords: keys by themselves cannot say that they come together."""
     random = torch.Generator().manual_seed(0)
     chords = ([60, 64, 67], [61, 65, 68])

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from recurra.cli import progress
 from recurra.cli.main import run
+from recurra.tasks import progress
 from recurra.tasks.progress import Lines, Live, Silent, make_display
 from recurra.training.loop import Step, Validated
 from tests.cli.test_train import files, refused
@@ -34,7 +34,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 class TestLines:
     def test_everything_goes_to_standard_error(self, capsys: pytest.CaptureFixture[str]) -> None:
-        with Lines(10, "symbols") as display:
+        with Lines(10, "tokens") as display:
             display.say("hello [b]you[/b]")
             display.step(STEP, 12345.6)
             display.validated(VALID)
@@ -43,7 +43,7 @@ class TestLines:
         assert out == ""
         assert err.splitlines() == [
             "hello [b]you[/b]",
-            "step 3/10  loss 1.2346  gradient 0.789  12,346 symbols/s  0 s left",
+            "step 3/10  loss 1.2346  gradient 0.789  12,346 tokens/s  0 s left",
             "step 3  validation 0.9877 (best)",
             "  | [b]x[/b] :smile: [/red]",
             "  | end \\",
@@ -54,7 +54,7 @@ class TestLines:
     ) -> None:
         clock = [100.0]
         monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
-        display = Lines(100, "symbols")
+        display = Lines(100, "tokens")
         for step in range(1, 21):
             clock[0] += 0.5
             display.step(Step(step, 1.0, 1.0, 1e-3, 64, skipped=step == 7), 10.0)
@@ -64,14 +64,14 @@ class TestLines:
         assert lines[-1].endswith("38 s left")  # 81 steps at 9 s for 19
 
     def test_a_validation_that_is_not_the_best(self, capsys: pytest.CaptureFixture[str]) -> None:
-        Lines(10, "symbols").validated(Validated(3, 0.5, is_best=False))
+        Lines(10, "tokens").validated(Validated(3, 0.5, is_best=False))
         assert capsys.readouterr().err == "step 3  validation 0.5000\n"
 
 
 class TestLive:
     def shown(self, width: int = 140) -> tuple[Live, io.StringIO]:
         file = io.StringIO()
-        return Live(10, "symbols", Console(file=file, force_terminal=True, width=width)), file
+        return Live(10, "tokens", Console(file=file, force_terminal=True, width=width)), file
 
     def plain(self, file: io.StringIO) -> str:
         """What is on the screen, without colours and movements of the cursor."""
@@ -85,7 +85,7 @@ class TestLive:
         text = self.plain(file)
         assert "step 3  validation 0.9877 (best)" in text
         last = text.splitlines()[-1]
-        for figure in ("3/10", "loss 1.2346", "valid 0.9877", "gradient 0.79", "12,346 symbols/s"):
+        for figure in ("3/10", "loss 1.2346", "valid 0.9877", "gradient 0.79", "12,346 tokens/s"):
             assert figure in last
         assert "skipped" not in last
 
@@ -102,7 +102,7 @@ class TestLive:
         with display:
             display.glimpse(GLIMPSE)
         text = self.plain(file)
-        assert "what it says" in text
+        assert "a glimpse" in text
         assert "[b]x[/b] :smile: [/red]" in text
         assert "end \\ " in text
 
@@ -127,15 +127,18 @@ class TestLive:
 
 
 class TestWhichOne:
-    def test_lines_where_standard_error_is_no_terminal(self) -> None:
-        assert type(make_display(10, "symbols")) is Lines
+    def test_lines_where_standard_error_is_no_terminal_and_they_are_asked_for(self) -> None:
+        assert type(make_display(10, "tokens", "lines")) is Lines
+        assert type(make_display(10, "tokens")) is Silent
 
     def test_a_bar_on_a_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("FORCE_COLOR", "1")
-        assert type(make_display(10, "symbols")) is Live
+        assert type(make_display(10, "tokens")) is Live
+        assert type(make_display(10, "tokens", "lines")) is Live
+        assert type(make_display(10, "tokens", "none")) is Silent
 
     def test_nothing_on_ranks_that_are_not_the_first(self, capsys: pytest.CaptureFixture[str]) -> None:
-        display = make_display(10, "symbols", is_first=False)
+        display = make_display(10, "tokens", "none")
         assert type(display) is Silent
         with display:
             display.step(STEP, 1.0)
@@ -184,7 +187,7 @@ class TestTensorBoard:
         assert [file for file in (here / "run/tensorboard").iterdir() if "tfevents" in file.name]
 
     def test_every_number_of_a_row_is_added_at_its_step(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from recurra.cli import tensorboard
+        from recurra.tasks import tensorboard
 
         added: list[tuple[object, ...]] = []
 

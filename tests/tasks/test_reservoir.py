@@ -228,9 +228,9 @@ class TestRefusals:
     def test_what_a_run_cannot_do(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["train", "reservoir", *NARMA, "data.task=narma", "--out", "run"]) == 0
         assert "nothing to forecast" in refused(["forecast", "run"], capsys)
-        assert "no language model" in refused(["sample", "run"], capsys)
-        assert "--window" in refused(["evaluate", "run", "--window", "3"], capsys)
-        assert "narma is made up" in refused(["evaluate", "run", "--data", "series.csv"], capsys)
+        assert "sample is for a task that writes text" in refused(["sample", "run"], capsys)
+        assert "window is not for reservoir" in refused(["evaluate", "run", "--window", "3"], capsys)
+        assert "narma is synthetic" in refused(["evaluate", "run", "--data", "series.csv"], capsys)
         assert run(["train", "reservoir", *SMALL, "--out", "glass"]) == 0
         (here / "numbers.csv").write_text("1,2,3\n4,5,6\n")
         said = refused(["forecast", "glass", "--data", "numbers.csv"], capsys)

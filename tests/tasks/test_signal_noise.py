@@ -9,7 +9,7 @@ import torch
 from recurra.data.signal_noise import FEATURES
 from recurra.errors import OptionError
 from recurra.tasks.catalogue import RECIPES, find_recipe
-from recurra.tasks.mimic import judge_tree, mimic
+from recurra.tasks.mimic import grow, score_tree
 from recurra.tasks.settings import override
 from recurra.tasks.signal_noise import SignalNoiseTask
 from recurra.training.loop import Measured
@@ -108,7 +108,7 @@ def test_half_the_questions_at_the_same_area() -> None:
     for settings in ([], ["training.tree=0.065"]):
         task: Any = find_recipe("signal-and-noise").configure(settings)
         model, events = train(task)
-        found.append(judge_tree(task.steps("test"), model, mimic(task, model)))
+        found.append(score_tree(task.steps("test"), model, grow(task, model)))
         errors = [event.values.get("surrogate_error", 0) for event in events if isinstance(event, Measured)]
     plain, bound = found
     assert bound.score > plain.score - 0.02

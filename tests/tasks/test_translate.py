@@ -1,4 +1,4 @@
-"""The recipes of pairs: trained a little, judged, resumed, and asked wrongly."""
+"""The recipes of pairs: trained a little, evaluated, resumed, and asked wrongly."""
 
 import json
 import math
@@ -14,6 +14,7 @@ from recurra.cli.main import run
 from recurra.errors import OptionError
 from recurra.models.sampling import Choice
 from recurra.tasks.catalogue import find_recipe
+from recurra.tasks.run import train_run
 from recurra.tasks.translate import TranslationTask, choose_lengths
 from recurra.training.loop import Step, Validated
 from tests.cli.test_train import outcome, refused
@@ -59,7 +60,7 @@ def make_task(name: str, *extra: str) -> TranslationTask:
 def test_each_way_learns(context: str, here: Path) -> None:
     made = make_task(
         "translate", "data.path=pairs.tsv", "data.min_count=1", f"model.context={context}", "training.steps=60",
-        "training.learning_rate=0.03", "training.validate_every=60", "model.hidden_size=24",
+        "training.learning_rate=0.03", "training.validate_every=60", "model.hidden_size=24", "seed=3",
     )  # fmt: skip
     events = list(made.trainer().events())
     losses = [event.loss for event in events if isinstance(event, Step)]
@@ -85,20 +86,20 @@ class TestData:
         assert one.vocabulary == other.vocabulary
 
     @pytest.mark.parametrize("tokens", ["byte", "char", "word"])
-    def test_each_side_has_its_own_symbols(self, here: Path, tokens: str) -> None:
+    def test_each_side_has_its_own_tokens(self, here: Path, tokens: str) -> None:
         made = make_task("translate", "data.path=pairs.tsv", "data.min_count=1", f"data.tokens={tokens}")
-        assert made.source_tokenizer.decode(made.source_symbols("ba ce")) == "ba ce"
+        assert made.source_tokenizer.decode(made.source_tokens("ba ce")) == "ba ce"
         assert made.source_tokenizer.end is None
         assert made.target_tokenizer.size == {"byte": 258, "char": 12, "word": 7}[tokens]
 
     def test_pieces(self, here: Path) -> None:
         pytest.importorskip("tokenizers")
         made = make_task("translate", "data.path=pairs.tsv", "data.min_count=1", "data.tokens=bpe")
-        assert made.source_tokenizer.decode(made.source_symbols("ba ce")) == "ba ce"
+        assert made.source_tokenizer.decode(made.source_tokens("ba ce")) == "ba ce"
         assert all(not event.skipped for event in made.trainer().events() if isinstance(event, Step))
 
     @pytest.mark.parametrize("name", ["dates", "addition"])
-    def test_parts_of_made_up_pairs_share_nothing(self, name: str) -> None:
+    def test_parts_of_synthetic_pairs_share_nothing(self, name: str) -> None:
         made = make_task(name, "data.count=2000")
         train, valid, test = ({pair.source for pair in part} for part in made.pairs)
         assert (len(train), len(valid), len(test)) == (1700, 100, 200)
@@ -107,22 +108,22 @@ class TestData:
         assert made.pairs != make_task(name, "data.count=2000", "seed=1").pairs
 
 
-class TestJudging:
+class TestEvaluating:
     @pytest.fixture
     def made(self, here: Path) -> TranslationTask:
         return make_task("translate", "data.path=pairs.tsv", "data.min_count=1")
 
     def perfect(self, made: TranslationTask, monkeypatch: pytest.MonkeyPatch, wrong: int = 0) -> None:
-        """A search that knows the answers, but for the last symbol of the first few."""
+        """A search that knows the answers, but for the last token of the first few."""
         answers = {pair.source: pair.target for part in made.pairs for pair in part}
 
-        def translate(self: TranslationTask, model: Any, texts: list[str], **how: Any) -> Any:
+        def search(self: TranslationTask, model: Any, texts: list[str], **how: Any) -> Any:
             from recurra.models.search import Found
 
             found = [self.target_tokenizer.encode(answers[text]).tolist() for text in texts]
             return [[Found(each[:-1] if k < wrong else each, 0.0, 0.0)] for k, each in enumerate(found)]
 
-        monkeypatch.setattr(TranslationTask, "translate", translate)
+        monkeypatch.setattr(TranslationTask, "search", search)
 
     @pytest.mark.parametrize("wrong", [0, 2])
     def test_matches_and_edits(self, made: TranslationTask, monkeypatch: pytest.MonkeyPatch, wrong: int) -> None:
@@ -141,33 +142,32 @@ class TestJudging:
         for pair in made.pairs.test:
             ids = made.target_tokenizer.encode(pair.target, "replace")
             start, end = torch.tensor([made.target_tokenizer.start]), torch.tensor([made.target_tokenizer.end])
-            source = made.source_symbols(pair.source)
+            source = made.source_tokens(pair.source)
             with torch.no_grad():
                 logits = model(source[None], torch.tensor([len(source)]), torch.cat([start, ids])[None])[0]
-            said = torch.cat([ids, end])
-            total -= float(logits.log_softmax(-1).gather(1, said[:, None]).sum())
-            count += len(said)
+            true = torch.cat([ids, end])
+            total -= float(logits.log_softmax(-1).gather(1, true[:, None]).sum())
+            count += len(true)
         answer = made.evaluate(model, baselines=False)
-        assert answer.steps == count
+        assert answer.count == count
         assert answer.scores["gru-12"]["nats"] == pytest.approx(total / count, rel=1e-5)
 
     def test_bleu_is_left_out_without_its_package(self, made: TranslationTask, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "sacrebleu", None)
         assert "BLEU" not in made.evaluate(made.make_model(), baselines=False).scores["gru-12"]
 
-    def test_symbols_that_training_did_not_have(self, here: Path) -> None:
+    def test_tokens_that_training_did_not_have(self, here: Path) -> None:
         (here / "other.tsv").write_text("ba Ω\tΩ BA\n")
         made = make_task("translate", "data.path=pairs.tsv", "data.min_count=1", "model.copy_unknown=true")
-        assert made.evaluate(made.make_model(), data="other.tsv", baselines=False).steps == 3
+        assert made.evaluate(made.make_model(), data="other.tsv", baselines=False).count == 3
 
-    @pytest.mark.parametrize("question", [Question(window=3), Question(dynamic=0.1)], ids=str)
-    def test_questions_for_language_models(self, made: TranslationTask, question: Question) -> None:
-        with pytest.raises(OptionError, match="language models"):
-            made.evaluate(made.make_model(), question)
-
-    def test_explain_says_what_to_use(self, made: TranslationTask) -> None:
-        with pytest.raises(OptionError, match="--attention"):
-            made.probe(made.make_model(), 10)
+    def test_what_is_for_others(self, made: TranslationTask) -> None:
+        run = train_run(made, None)
+        for option in ({"window": 3}, {"dynamic": 0.1}):
+            with pytest.raises(OptionError, match=r"is not for translate\. It takes data, baselines"):
+                run.evaluate(**option)
+        with pytest.raises(OptionError, match=r"gradients is for .* It can: evaluate, translate"):
+            run.gradients()
 
 
 class TestTranslating:
@@ -182,28 +182,28 @@ class TestTranslating:
     @pytest.mark.parametrize("how", [{}, {"beam": 3, "n_best": 3}, {"lengths": "predicted"}], ids=str)
     def test_side_by_side_is_one_by_one(self, made: TranslationTask, how: dict[str, Any]) -> None:
         model = made.make_model().double()
-        together = made.translate(model, self.TEXTS, **how)
+        together = made.search(model, self.TEXTS, **how)
         for text, found in zip(self.TEXTS, together, strict=True):
-            (alone,) = made.translate(model, [text], **how)
+            (alone,) = made.search(model, [text], **how)
             assert [one.symbols for one in alone] == [one.symbols for one in found]
         assert model.training  # it is left as it was
 
     def test_a_beam_of_1_is_greedy(self, made: TranslationTask) -> None:
         model = made.make_model().double()
-        searched = made.translate(model, self.TEXTS)
-        greedy = made.translate(model, self.TEXTS, choice=Choice(greedy=True))
+        searched = made.search(model, self.TEXTS)
+        greedy = made.search(model, self.TEXTS, choice=Choice(greedy=True))
         assert [one.symbols for (one,) in searched] == [one.symbols for (one,) in greedy]
 
     def test_lengths_are_learned(self, made: TranslationTask) -> None:
-        """As many words come out as go in; the head is told so before the first is said."""
+        """As many words come out as go in; the head predicts how many before the first is written."""
         trained = make_task(
-            "translate", "data.path=pairs.tsv", "data.min_count=1", "model.predict_length=true", "training.steps=80",
+            "translate", "data.path=pairs.tsv", "data.min_count=1", "model.predict_length=true", "training.steps=160",
             "training.learning_rate=0.03", "training.validate_every=80",
         )  # fmt: skip
         trainer = trained.trainer()
         for _ in trainer.events():
             pass
-        found = trained.translate(trainer.model, self.TEXTS, lengths="predicted")
+        found = trained.search(trainer.model, self.TEXTS, lengths="predicted")
         assert [len(one.symbols) for (one,) in found] == [1, 4, 2, 2, 4]
 
     def test_lengths_are_drawn_from_their_distribution(self) -> None:
@@ -246,7 +246,7 @@ class TestRuns:
         assert run(["evaluate", "run"]) == 0
         out = capsys.readouterr().out
         assert f"{markov['nats']:.4f}" in out
-        assert f"{found['tokens']:,} symbols" in out
+        assert f"{found['tokens']:,} tokens" in out
         assert run(["evaluate", "run", "--data", "pairs.tsv", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["data"] == "pairs.tsv"
 
@@ -287,7 +287,7 @@ class TestRuns:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "share"), [("dates", 0.995), ("addition", 0.99)])
 def test_the_presets_solve_their_tasks(name: str, share: float) -> None:
-    made = make_task(find_recipe(name))
+    made = find_recipe(name).configure([])
     trainer = made.trainer()
     for _ in trainer.events():
         pass

@@ -11,6 +11,7 @@ import torch
 from recurra.cli.main import run
 from recurra.errors import OptionError
 from recurra.tasks.catalogue import find_recipe
+from recurra.tasks.run import train_run
 from recurra.tasks.tree import TreeTask, nodes_by_level, score_trees
 from recurra.training.loop import Step, Validated
 from tests.cli.test_train import outcome, refused
@@ -73,7 +74,7 @@ def test_accuracy_by_depth_two_levels_deeper() -> None:
     for row in answer.scores.values():
         assert list(row) == ["nats", "accuracy", "roots", *(f"depth {k}" for k in (1, 2, 3, 4))]
         assert row["roots"] == pytest.approx(sum(row[f"depth {k}"] for k in (1, 2, 3, 4)) / 4)
-    assert answer.steps == 4 * 500
+    assert answer.count == 4 * 500
     assert sorted(set(made.woods.train.depths.tolist())) == [1, 2]
 
 
@@ -107,8 +108,8 @@ class TestAPersonsOwnTrees:
         (here / "other.txt").write_text("(a (a a) (a a) (b b))\n")
         assert run(["evaluate", "run", "--data", "other.txt", "--no-baselines", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["tokens"] == 4
-        assert "no language model" in refused(["sample", "run"], capsys)
-        assert "not for it" in refused(["explain", "run", "--gradients"], capsys)
+        assert "sample is for a task that writes text" in refused(["sample", "run"], capsys)
+        assert "gradients is for a task that has recurrent layers" in refused(["explain", "run", "--gradients"], capsys)
 
     @pytest.mark.parametrize("composition", ["sum", "plain", "child-sum", "n-ary"])
     def test_every_composition(self, here: Path, composition: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,7 +149,7 @@ class TestAPersonsOwnTrees:
         first = next(trainer.events())
         assert isinstance(first, Step)
         assert not first.skipped
-        assert made.evaluate(trainer.model, data="deep.txt", baselines=False).steps == 11
+        assert made.evaluate(trainer.model, data="deep.txt", baselines=False).count == 11
 
 
 class TestRefused:
@@ -206,16 +207,16 @@ class TestRefused:
         with pytest.raises(OptionError, match=said):
             make_task(*settings).make_model()
 
-    def test_questions_of_sequences(self) -> None:
-        made = make_task()
-        with pytest.raises(OptionError, match="for language models"):
-            made.evaluate(made.make_model(), window=3)
+    def test_a_window_of_tokens(self, tmp_path: Path) -> None:
+        run = train_run(make_task(), None, out=tmp_path / "run")
+        with pytest.raises(OptionError, match="window is not for tree"):
+            run.evaluate(window=3)
 
 
 @pytest.mark.slow
 def test_list_operations_by_the_recipes_defaults() -> None:
     """Trees that were never seen, of the depth that was learned and two levels deeper."""
-    made = make_task(find_recipe("tree"))
+    made = find_recipe("tree").configure([])
     trainer = made.trainer()
     for event in trainer.events():
         assert not isinstance(event, Step) or not event.skipped

@@ -69,7 +69,7 @@ class TestAsgd:
     def test_the_trainer_counts_its_steps_from_1(self) -> None:
         ids = torch.randint(V, (120,))
         settings = Training(steps=6, batch_size=2, truncation="every:5", warmup=0, average="asgd:4")
-        trainer = Trainer(make_model(), Chunks(ids, 2, 5), settings, lambda judged: 0.0)
+        trainer = Trainer(make_model(), Chunks(ids, 2, 5), settings, lambda model: 0.0)
         seen = []
         for _ in range(6):
             trainer.update(trainer.batches.next())

@@ -9,7 +9,7 @@ from torch import Tensor
 from recurra.errors import DataError
 from recurra.models.autoregression import Autoregression
 from recurra.training import backtest
-from recurra.training.backtest import draw_noise, judge_paths, roll
+from recurra.training.backtest import draw_noise, roll, score_paths
 
 
 def rolling(T: int = 100, begin: int = 80, **how: int) -> backtest.Rolling:
@@ -69,7 +69,7 @@ class TestScores:
                     crps.append(float((x - y).abs().mean()) - sum(pairs) / len(pairs) / 2)
                     low, high = x.quantile(0.1), x.quantile(0.9)
                     inside.append(float(low <= y <= high))
-        scores = judge_paths(paths, true, 0.8)
+        scores = score_paths(paths, true, 0.8)
         assert scores == pytest.approx(
             {
                 "mae": sum(absolute) / 23,
@@ -83,11 +83,11 @@ class TestScores:
         """Of a standard normal, E CRPS is 1/√π."""
         paths = torch.special.ndtri(draw_noise(400, 1000, 1, 0))[None]
         true = torch.special.ndtri(draw_noise(1, 1000, 1, 1))
-        scores = judge_paths(paths, true)
+        scores = score_paths(paths, true)
         assert scores["crps"] == pytest.approx(1 / math.sqrt(math.pi), rel=0.05)
         assert scores["90% covered"] == pytest.approx(0.9, abs=0.03)
         for factor in (0.5, 2.0):  # too sure, and too unsure
-            assert judge_paths(factor * paths, true)["crps"] > scores["crps"]
+            assert score_paths(factor * paths, true)["crps"] > scores["crps"]
 
 
 def test_noise_depends_on_its_seed_alone_and_is_never_0_or_1() -> None:

@@ -42,7 +42,7 @@ def untrained(**options: object) -> LanguageModel:
 @pytest.fixture(scope="module")
 def trained() -> LanguageModel:
     settings = Training(steps=80, batch_size=8, truncation="every:10", learning_rate=0.02, warmup=5)
-    trainer = Trainer(untrained(), Chunks(TRAIN, 8, 10), settings, lambda judged: 0.0)
+    trainer = Trainer(untrained(), Chunks(TRAIN, 8, 10), settings, lambda model: 0.0)
     for _ in trainer.events():
         pass
     assert evaluate(trainer.model, lanes(walk(1, 300, 1))).nats < 0.7

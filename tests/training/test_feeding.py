@@ -44,7 +44,7 @@ def sequences() -> Batches:
 
 def make_trainer(settings: Training, model: LanguageModel, batches: Callable[[], Batches] = lanes) -> Trainer:
     torch.manual_seed(5)
-    return Trainer(model, batches(), settings, lambda judged: 0.0)
+    return Trainer(model, batches(), settings, lambda model: 0.0)
 
 
 def watch(trainer: Trainer) -> list[Tensor]:

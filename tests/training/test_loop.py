@@ -45,7 +45,7 @@ def make_trainer(
     torch.manual_seed(5)
     made = make_language_model(V, **{"cell": "lstm", "hidden_size": H, "engine": "eager"} | model)
     valid = Chunks(IDS[:50], 2, 8, shuffle=False)
-    return Trainer(made, batches(), settings, judge or (lambda judged: evaluate(judged, valid).nats))
+    return Trainer(made, batches(), settings, judge or (lambda model: evaluate(model, valid).nats))
 
 
 def events(trainer: Trainer, until: int | None = None) -> list[Event]:

@@ -160,9 +160,10 @@ def _example(cell: Cell) -> str:
     shape = "(4, 3)" if first.depth == 1 else f"(4, {first.depth}, 3)"
     lines = [
         "import torch",
-        "from recurra import Recurrent",
         "",
-        f'layer = Recurrent("{cell.name}", input_size=2, hidden_size=3)',
+        "import recurra as rc",
+        "",
+        f'layer = rc.Recurrent("{cell.name}", input_size=2, hidden_size=3)',
         "trace = layer(torch.randn(4, 10, 2), lengths=torch.tensor([10, 7, 1, 4]))",
         f"{unpacked} = trace.final[0][0]  # first layer, first direction: the state at each sequence's true end",
         f"assert trace.outputs.shape == (4, 10, 3) and {first.name}.shape == {shape}",
@@ -185,8 +186,8 @@ def index() -> str:
 
 _INDEX = """# Cells
 
-Each cell has a page with its equations, parameters and picture, read off the cell itself. `Recurrent("NAME", ...)` runs
-it; [how to write your own](../cells.md) takes a few lines.
+Each cell has a page with its equations, parameters and picture, read off the cell itself. `rc.Recurrent("NAME", ...)`
+runs it; [how to write your own](../cells.md) takes a few lines.
 
 {table}
 
@@ -201,16 +202,17 @@ A wrapper takes a cell and gives a cell, so it works with every cell above and w
 
 ```python
 import torch
-from recurra import Recurrent, find_cell, recurrent_dropout, zoneout
 
-lstm = find_cell("lstm")
-layer = Recurrent(zoneout(lstm, {{"h": 0.05, "c": 0.5}}), input_size=2, hidden_size=3)
+import recurra as rc
+
+lstm = rc.find_cell("lstm")
+layer = rc.Recurrent(rc.zoneout(lstm, {{"h": 0.05, "c": 0.5}}), input_size=2, hidden_size=3)
 x = torch.randn(4, 10, 2)
 assert not torch.equal(layer(x).outputs, layer(x).outputs)  # training: a mask for each step
 layer.eval()
 assert torch.equal(layer(x).outputs, layer(x).outputs)  # evaluating: the mean
 
-both = recurrent_dropout(zoneout(find_cell("gru"), 0.1), 0.25)
+both = rc.recurrent_dropout(rc.zoneout(rc.find_cell("gru"), 0.1), 0.25)
 print(both.graph)
 ```
 

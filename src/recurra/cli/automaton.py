@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from recurra.cli.output import AsJson, RunArgument, open_run, print_json
+from recurra.cli.output import AsJson, Device, RunArgument, open_run, print_json
 
 DRAWN = 24
 """Nobody follows the transitions of more states than these."""
@@ -33,6 +33,7 @@ def automaton(
     dot: Annotated[Path | None, typer.Option(help="Write the machine for Graphviz.")] = None,
     mermaid: Annotated[Path | None, typer.Option(help="Write it for Mermaid.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw it.")] = None,
+    device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
     """The finite automaton in a trained network: how many states it takes, how true it is, and where it is not."""
@@ -41,7 +42,7 @@ def automaton(
     def tell(line: str) -> None:
         typer.echo(line, err=True)
 
-    opened = open_run(run)
+    opened = open_run(run, device)
     found = opened.automaton(
         method, states=states, most=most, strings=strings, scored=scored, tell=lambda line: tell(f"{line} …")
     )

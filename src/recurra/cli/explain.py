@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from recurra.cli.output import AsJson, RunArgument, open_run, print_json
+from recurra.cli.output import AsJson, Device, RunArgument, open_run, print_json
 
 
 def explain(
@@ -26,6 +26,7 @@ def explain(
     steps: Annotated[int | None, typer.Option(min=4, help="How many steps back gradients are followed; 100.")] = None,
     starts: Annotated[int | None, typer.Option(min=1, help="Starts of the search for fixed points; 1024.")] = None,
     period: Annotated[int, typer.Option(min=1, help="Also search for cycles up to this period.")] = 1,
+    device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
     """What a run is and what its network does: one page, RUN/report.html, for every recipe. Or only a part of it, thoroughly:
@@ -34,7 +35,7 @@ def explain(
     from recurra.report.contents import write_report
     from recurra.report.parts import keep_field, keep_fixed_points, keep_gradients, keep_table
 
-    opened = open_run(run)
+    opened = open_run(run, device)
     if not (gradients or fixed_points or field or table is not None):
         if frozen is not None or period != 1:
             raise OptionError("--input and --period are for --fixed-points and --field: add one of them.")

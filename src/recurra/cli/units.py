@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from recurra.cli.output import AsJson, RunArgument, console, open_run, print_json
+from recurra.cli.output import AsJson, Device, RunArgument, console, open_run, print_json
 
 SHOWN = 600
 """Tokens of a coloured text on the terminal."""
@@ -30,6 +30,7 @@ def units(
     size: Annotated[int, typer.Option(min=100, help="How many characters are read, both parts together.")] = 100_000,
     html: Annotated[Path | None, typer.Option(help="Also write a page with the units over the text.")] = None,
     seed: Annotated[int, typer.Option(help="Of the shifts that labels are controlled by.")] = 0,
+    device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
     """Single units that follow something in the text: strings, comments, depth. Chosen on one part of it, scored on another,
@@ -37,7 +38,7 @@ def units(
     from recurra.plots.units import colour_reading, excerpt
     from recurra.report.units import write_unit_page, write_units_page
 
-    opened = open_run(run)
+    opened = open_run(run, device)
     if unit is not None:
         found = opened.unit(unit, label or [], text, size=size)
         if html is not None:

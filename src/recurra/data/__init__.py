@@ -10,6 +10,7 @@ from recurra.data.labelled_batches import LabelledSequences
 from recurra.data.machine_log import simulate_log, write_log
 from recurra.data.pair_tasks import synthetic_dates, synthetic_sums
 from recurra.data.pairs import read_pairs
+from recurra.data.plane import synthetic as synthetic_points
 from recurra.data.rolls import read_rolls
 from recurra.data.series import read_timed_series
 from recurra.data.series_tasks import lorenz, mackey_glass, narma, seasons, sines
@@ -55,6 +56,7 @@ __all__ = [
     "split_by_document",
     "split_by_position",
     "synthetic_dates",
+    "synthetic_points",
     "synthetic_sums",
     "tokenizer_from_json",
     "tomita",

@@ -289,10 +289,7 @@ def _refuses(unknown: Unknown | None, cut: bool) -> bool:
 def _refuse(what: str, missing: list[str], size: int) -> None:
     names = list(dict.fromkeys(missing))
     shown = ", ".join(repr(name) for name in names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    raise DataError(
-        f"The vocabulary ({size} tokens) has no {what} {shown}. "
-        f"Leave out what it does not have, or pass unknown='replace' to read each as {UNKNOWN}."
-    )
+    raise DataError(f"The vocabulary ({size} tokens) has no {what} {shown}. Leave out what it does not have.")
 
 
 def _utf8(text: str, errors: str) -> bytes:

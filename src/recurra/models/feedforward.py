@@ -221,7 +221,7 @@ class Feedforward(nn.Module):
     logits = model(x)                                  # [N, 2]
     ```
 
-    The linear classifier says the sign of wᵀx for two classes: the class with the larger logit is the side of a hyperplane.
+    The linear classifier predicts the sign of wᵀx for two classes: the class with the larger logit is the side of a hyperplane.
     """
 
     def __init__(self, shape: Sequence[int], features: nn.Module, output_size: int, classes: int):

@@ -1,6 +1,6 @@
-"""What a network says about numbers that come next: a distribution for each channel, its loss, and draws from it.
+"""What a network predicts about numbers that come next: a distribution for each channel, its loss, and draws from it.
 
-| head | said of a channel | loss of a step |
+| head | predicted of a channel | loss of a step |
 |---|---|---|
 | `gaussian` | mean and standard deviation | −log p, summed over channels |
 | `mixture` | K weights, means and standard deviations | −log p |
@@ -29,10 +29,10 @@ SMALLEST = 1e-4
 
 
 class Head(nn.Module, ABC):
-    """What `said`, `[…, channels · numbers]`, means for each of some channels."""
+    """What `predicted`, `[…, channels · numbers]`, means for each of some channels."""
 
     numbers: int
-    """How many numbers are said of a channel."""
+    """How many numbers are predicted of a channel."""
     unit = "nats"
     """What the loss is in."""
     binary = False
@@ -42,45 +42,45 @@ class Head(nn.Module, ABC):
         super().__init__()
         self.channels = channels
 
-    def losses(self, said: Float[Tensor, "*N P"], targets: Float[Tensor, "*N C"]) -> Float[Tensor, "*N"]:
+    def losses(self, predicted: Float[Tensor, "*N P"], targets: Float[Tensor, "*N C"]) -> Float[Tensor, "*N"]:
         """The loss of each step: the sum over its channels that are known."""
         missing = targets.isnan()
-        each = self._losses(said.to(targets.dtype), torch.where(missing, 0, targets))
+        each = self._losses(predicted.to(targets.dtype), torch.where(missing, 0, targets))
         known: Tensor = torch.where(missing, 0, each).sum(-1)
         return known
 
     @abstractmethod
-    def _losses(self, said: Float[Tensor, "*N P"], targets: Float[Tensor, "*N C"]) -> Float[Tensor, "*N C"]: ...
+    def _losses(self, predicted: Float[Tensor, "*N P"], targets: Float[Tensor, "*N C"]) -> Float[Tensor, "*N C"]: ...
 
     @abstractmethod
-    def draw(self, said: Float[Tensor, "*N P"], noise: Float[Tensor, "*N C"]) -> Float[Tensor, "*N C"]:
+    def draw(self, predicted: Float[Tensor, "*N P"], noise: Float[Tensor, "*N C"]) -> Float[Tensor, "*N C"]:
         """Values, one for each number of `noise`, which is uniform in (0, 1)."""
 
-    def around(self, said: Float[Tensor, "*N P"], last: Float[Tensor, "*N C"]) -> Float[Tensor, "*N P"]:
+    def around(self, predicted: Float[Tensor, "*N P"], last: Float[Tensor, "*N C"]) -> Float[Tensor, "*N P"]:
         """The same, moved by the last value."""
-        raise OptionError("a head that says 0 or 1 says no change from the last value. Use change=False.")
+        raise OptionError("a head that predicts 0 or 1 predicts no change from the last value. Use change=False.")
 
-    def _split(self, said: Tensor) -> Float[Tensor, "*N C K"]:
-        parts: Tensor = said.unflatten(-1, (self.channels, self.numbers))
+    def _split(self, predicted: Tensor) -> Float[Tensor, "*N C K"]:
+        parts: Tensor = predicted.unflatten(-1, (self.channels, self.numbers))
         return parts
 
 
 class Gaussian(Head):
     numbers = 2
 
-    def _losses(self, said: Tensor, targets: Tensor) -> Tensor:
-        mean, scale = self._parts(said)
+    def _losses(self, predicted: Tensor, targets: Tensor) -> Tensor:
+        mean, scale = self._parts(predicted)
         return _surprise(mean, scale, targets)
 
-    def draw(self, said: Tensor, noise: Tensor) -> Tensor:
-        mean, scale = self._parts(said)
+    def draw(self, predicted: Tensor, noise: Tensor) -> Tensor:
+        mean, scale = self._parts(predicted)
         return mean + scale * _normal(noise).to(mean)
 
-    def around(self, said: Tensor, last: Tensor) -> Tensor:
-        return _moved(self._split(said), last, slice(0, 1))
+    def around(self, predicted: Tensor, last: Tensor) -> Tensor:
+        return _moved(self._split(predicted), last, slice(0, 1))
 
-    def _parts(self, said: Tensor) -> tuple[Tensor, Tensor]:
-        mean, scale = self._split(said).unbind(-1)
+    def _parts(self, predicted: Tensor) -> tuple[Tensor, Tensor]:
+        mean, scale = self._split(predicted).unbind(-1)
         return mean, _positive(scale)
 
 
@@ -91,12 +91,12 @@ class Mixture(Head):
             raise OptionError(f"a mixture needs at least one component; got {components}.")
         self.components, self.numbers = components, 3 * components
 
-    def _losses(self, said: Tensor, targets: Tensor) -> Tensor:
-        logits, mean, scale = self._parts(said)
+    def _losses(self, predicted: Tensor, targets: Tensor) -> Tensor:
+        logits, mean, scale = self._parts(predicted)
         return -(logits.log_softmax(-1) - _surprise(mean, scale, targets[..., None])).logsumexp(-1)
 
-    def draw(self, said: Tensor, noise: Tensor) -> Tensor:
-        logits, mean, scale = self._parts(said)
+    def draw(self, predicted: Tensor, noise: Tensor) -> Tensor:
+        logits, mean, scale = self._parts(predicted)
         shares = logits.double().softmax(-1)
         ends = shares.cumsum(-1)
         chosen = (noise[..., None] >= ends).sum(-1, keepdim=True).clamp(max=self.components - 1)
@@ -105,12 +105,14 @@ class Mixture(Head):
         within = (1 - (end - noise) / share).clamp(1e-9, 1 - 1e-9)
         return m + s * _normal(within).to(m)
 
-    def around(self, said: Tensor, last: Tensor) -> Tensor:
-        return _moved(self._split(said), last, slice(self.components, 2 * self.components))
+    def around(self, predicted: Tensor, last: Tensor) -> Tensor:
+        return _moved(self._split(predicted), last, slice(self.components, 2 * self.components))
 
-    def _parts(self, said: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        logits, mean, scale = self._split(said).chunk(3, dim=-1)
-        apart = torch.linspace(-1, 1, self.components, device=said.device, dtype=said.dtype)  # none begins as another
+    def _parts(self, predicted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        logits, mean, scale = self._split(predicted).chunk(3, dim=-1)
+        apart = torch.linspace(
+            -1, 1, self.components, device=predicted.device, dtype=predicted.dtype
+        )  # none begins as another
         return logits, mean + apart, _positive(scale)
 
 
@@ -118,26 +120,26 @@ class Quantiles(Head):
     numbers = len(LEVELS)
     unit = "crps"
 
-    def _losses(self, said: Tensor, targets: Tensor) -> Tensor:
-        over = targets[..., None] - self.values(said)
+    def _losses(self, predicted: Tensor, targets: Tensor) -> Tensor:
+        over = targets[..., None] - self.values(predicted)
         levels = over.new_tensor(LEVELS)
         return 2 * torch.maximum(levels * over, (levels - 1) * over).mean(-1)
 
-    def draw(self, said: Tensor, noise: Tensor) -> Tensor:
+    def draw(self, predicted: Tensor, noise: Tensor) -> Tensor:
         """Between two quantiles in a line; the outer ones go on as steeply as the next."""
-        values, levels = self.values(said), noise.new_tensor(LEVELS)
+        values, levels = self.values(predicted), noise.new_tensor(LEVELS)
         above = torch.searchsorted(levels, noise.contiguous()).clamp(1, len(LEVELS) - 1)
         low, high = (values.gather(-1, place[..., None])[..., 0] for place in (above - 1, above))
         share = (noise - levels[above - 1]) / (levels[above] - levels[above - 1])
         drawn: Tensor = low + share.to(low) * (high - low)
         return drawn
 
-    def around(self, said: Tensor, last: Tensor) -> Tensor:
-        return _moved(self._split(said), last, slice(0, 1))
+    def around(self, predicted: Tensor, last: Tensor) -> Tensor:
+        return _moved(self._split(predicted), last, slice(0, 1))
 
-    def values(self, said: Float[Tensor, "*N P"]) -> Float[Tensor, "*N C L"]:
+    def values(self, predicted: Float[Tensor, "*N P"]) -> Float[Tensor, "*N C L"]:
         """The quantiles of `LEVELS`: the median, and positive steps up and down from it."""
-        median, steps = self._split(said).split((1, len(LEVELS) - 1), dim=-1)
+        median, steps = self._split(predicted).split((1, len(LEVELS) - 1), dim=-1)
         summed = torch.cat([torch.zeros_like(median), softplus(steps).cumsum(-1)], dim=-1)
         middle = LEVELS.index(0.5)
         found: Tensor = median + summed - summed[..., middle : middle + 1]
@@ -148,28 +150,28 @@ class Bernoulli(Head):
     numbers = 1
     binary = True
 
-    def _losses(self, said: Tensor, targets: Tensor) -> Tensor:
-        return binary_cross_entropy_with_logits(said, targets, reduction="none")
+    def _losses(self, predicted: Tensor, targets: Tensor) -> Tensor:
+        return binary_cross_entropy_with_logits(predicted, targets, reduction="none")
 
-    def draw(self, said: Tensor, noise: Tensor) -> Tensor:
-        return (noise < said.double().sigmoid()).to(said.dtype)
+    def draw(self, predicted: Tensor, noise: Tensor) -> Tensor:
+        return (noise < predicted.double().sigmoid()).to(predicted.dtype)
 
 
 class Chain(Bernoulli):
     """P(y) = Π_k P(y_k | y_1 … y_{k−1}, past) with the logits a + L y, L strictly lower triangular: a sigmoid belief network
-    (Frey 1998) on top of what the recurrent network says. The product is the exact likelihood of a step."""
+    (Frey 1998) on top of what the recurrent network predicts. The product is the exact likelihood of a step."""
 
     def __init__(self, channels: int):
         super().__init__(channels)
         self.links = nn.Parameter(torch.zeros(channels, channels))
 
-    def _losses(self, said: Tensor, targets: Tensor) -> Tensor:
-        return super()._losses(said + targets @ self.links.tril(-1).T, targets)
+    def _losses(self, predicted: Tensor, targets: Tensor) -> Tensor:
+        return super()._losses(predicted + targets @ self.links.tril(-1).T, targets)
 
-    def draw(self, said: Tensor, noise: Tensor) -> Tensor:
-        drawn = torch.zeros_like(said)
+    def draw(self, predicted: Tensor, noise: Tensor) -> Tensor:
+        drawn = torch.zeros_like(predicted)
         for k in range(self.channels):
-            logit = said[..., k] + drawn[..., :k] @ self.links[k, :k]
+            logit = predicted[..., k] + drawn[..., :k] @ self.links[k, :k]
             drawn[..., k] = super().draw(logit, noise[..., k])
         return drawn
 

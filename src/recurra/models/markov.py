@@ -1,4 +1,4 @@
-"""`Markov`: the next symbol from the k before it, by counting. The baseline that a network has to beat."""
+"""`Markov`: the next token from the k before it, by counting. The baseline that a network has to beat."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ Whole = TypeVar("Whole", np.int32, np.int64)
 Data = Int[Tensor, " N"] | Sequence[Int[Tensor, " n"]]
 
 CHUNK = 1 << 20
-"""How many symbols are scored at a time."""
+"""How many tokens are scored at a time."""
 
 
 @dataclass(frozen=True)
 class _Grams:
-    """Every run of n symbols that is in the training data.
+    """Every run of n tokens that is in the training data.
 
-    A run is known by its place in `keys`, which are sorted: (place of its first n - 1 symbols) · (V + 1) + its last symbol.
-    Before the first symbol of a sequence stands V, as often as it takes.
+    A run is known by its place in `keys`, which are sorted: (place of its first n - 1 tokens) · (V + 1) + its last token.
+    Before the first token of a sequence stands V, as often as it takes.
     """
 
     keys: Ids
-    counts: Ids  # how often its last symbol is a target
-    tails: Places  # the place of its last n - 1 symbols among the shorter runs
+    counts: Ids  # how often its last token is a target
+    tails: Places  # the place of its last n - 1 tokens among the shorter runs
 
 
 @dataclass(frozen=True)
 class _Level:
-    """The part of the probability that comes from runs of n symbols."""
+    """The part of the probability that comes from runs of n tokens."""
 
     keys: Ids
-    share: npt.NDArray[np.float64]  # of a run, given its first n - 1 symbols
-    rest: npt.NDArray[np.float64]  # of the first n - 1 symbols: what is left to the shorter runs
+    share: npt.NDArray[np.float64]  # of a run, given its first n - 1 tokens
+    rest: npt.NDArray[np.float64]  # of the first n - 1 tokens: what is left to the shorter runs
 
 
 class Markov:
-    """The probability of a symbol given the `order` symbols before it.
+    """The probability of a token given the `order` tokens before it.
 
     Interpolated Kneser–Ney smoothing, with three discounts for each length (Chen & Goodman 1999):
 
-        P(w | h) = (c(hw) − D(c(hw))) / c(h) + γ(h) P(w | h without its first symbol)
+        P(w | h) = (c(hw) − D(c(hw))) / c(h) + γ(h) P(w | h without its first token)
 
-    where c counts occurrences for the longest runs and the different symbols that come before for the shorter ones,
+    where c counts occurrences for the longest runs and the different tokens that come before for the shorter ones,
     D depends on whether c is 1, 2 or more, and γ(h) is what the discounts took. The shortest falls back on 1/V.
 
-    The first symbol of a text or sequence is given and never predicted, as for a network that reads it and says the next.
+    The first token of a text or sequence is given and never predicted, as for a network that reads it and predicts the next.
 
     ```python
     model = Markov.fit(torch.tensor([0, 1, 0, 1, 1]), order=1, vocabulary_size=2)
     model.probabilities([0])                  # sums to 1
-    model.score(torch.tensor([1, 0, 1]))      # nats per symbol
+    model.score(torch.tensor([1, 0, 1]))      # nats per token
     ```
     """
 
@@ -86,27 +86,27 @@ class Markov:
         return cls(levels, vocabulary_size)
 
     def score(self, ids: Data) -> float:
-        """Mean nats per symbol, each given those before it; the first of each text or sequence is not counted."""
+        """Mean nats per token, each given those before it; the first of each text or sequence is not counted."""
         total, targets = 0.0, 0
         for logs in self._log_probabilities(ids):
             total, targets = total - float(logs.sum()), targets + len(logs)
         return total / targets
 
     def log_probabilities(self, ids: Data) -> Float[Tensor, " M"]:
-        """The logarithm of the probability of every symbol but the first of each text or sequence, in order."""
+        """The logarithm of the probability of every token but the first of each text or sequence, in order."""
         return torch.from_numpy(np.concatenate(list(self._log_probabilities(ids))))
 
     def probabilities(self, context: Int[Tensor, " n"] | Sequence[int]) -> Float[Tensor, " V"]:
-        """The probability of each symbol after `context`: all that came before in its sequence, or the end of it."""
+        """The probability of each token after `context`: all that came before in its sequence, or the end of it."""
         V = self.vocabulary_size
         given = torch.as_tensor(context, dtype=torch.int64)
-        _check_symbols(given, V)
+        _check_tokens(given, V)
         line = [V] * self.order + given.tolist()
         p = np.full(V + 1, 1 / V)
         for n, level in enumerate(self._levels):
             place = 0
-            for k, symbol in enumerate(line[len(line) - n :]):
-                place = int(_find(self._levels[k].keys, np.array([place * (V + 1) + symbol]))[0])
+            for k, token in enumerate(line[len(line) - n :]):
+                place = int(_find(self._levels[k].keys, np.array([place * (V + 1) + token]))[0])
                 if place < 0:
                     return torch.from_numpy(p[:V])
             low, high = np.searchsorted(level.keys, [place * (V + 1), (place + 1) * (V + 1)])
@@ -118,12 +118,12 @@ class Markov:
         V = self.vocabulary_size
         line, targets = _line(_sequences(ids), self.order, V)
         for start in range(0, len(line), CHUNK):
-            early = max(0, start - self.order - 1)  # what the first symbols of the chunk are given
-            symbols, wanted = line[early : start + CHUNK], targets[early : start + CHUNK]
-            p = np.full(len(symbols), 1 / V)
-            context = np.zeros(len(symbols), dtype=np.int64)
+            early = max(0, start - self.order - 1)  # what the first tokens of the chunk are given
+            tokens, wanted = line[early : start + CHUNK], targets[early : start + CHUNK]
+            p = np.full(len(tokens), 1 / V)
+            context = np.zeros(len(tokens), dtype=np.int64)
             for level in self._levels:
-                place = np.where(context >= 0, _find(level.keys, context * (V + 1) + symbols), -1)
+                place = np.where(context >= 0, _find(level.keys, context * (V + 1) + tokens), -1)
                 p = np.where(context >= 0, level.rest[context] * p, p) + np.where(place >= 0, level.share[place], 0)
                 context = _one_later(place)
             yield np.log(p[start - early :][wanted[start - early :]])
@@ -142,7 +142,7 @@ def best_markov(
 
 
 def _count(ids: Data, order: int, vocabulary_size: int) -> list[_Grams]:
-    """Runs of 1 to order + 1 symbols."""
+    """Runs of 1 to order + 1 tokens."""
     if order < 0:
         raise OptionError(f"The order of a Markov model is 0 or more; got {order}.")
     line, targets = _line(_sequences(ids), order, vocabulary_size)
@@ -199,11 +199,11 @@ def _sequences(ids: Data) -> list[Tensor]:
 
 
 def _line(sequences: Sequence[Tensor], order: int, vocabulary_size: int) -> tuple[Ids, npt.NDArray[np.bool_]]:
-    """All sequences in one line, `order` times the symbol V before each, and which symbols are to be predicted."""
+    """All sequences in one line, `order` times the token V before each, and which tokens are to be predicted."""
     sizes = np.array([sequence.numel() for sequence in sequences])
     if sizes.min(initial=2) < 2 or not len(sizes):
-        raise DataError("A Markov model needs texts of at least 2 symbols; got one that is shorter, or none at all.")
-    _check_symbols(torch.cat(list(sequences)), vocabulary_size)
+        raise DataError("A Markov model needs texts of at least 2 tokens; got one that is shorter, or none at all.")
+    _check_tokens(torch.cat(list(sequences)), vocabulary_size)
     before = torch.full((order,), vocabulary_size)
     line = torch.cat([part for sequence in sequences for part in (before, sequence.cpu())]).numpy()
     starts = np.cumsum(sizes + order) - sizes
@@ -212,16 +212,16 @@ def _line(sequences: Sequence[Tensor], order: int, vocabulary_size: int) -> tupl
     return line, targets
 
 
-def _check_symbols(symbols: Tensor, vocabulary_size: int) -> None:
-    if symbols.numel() and not 0 <= symbols.min() <= symbols.max() < vocabulary_size:
+def _check_tokens(tokens: Tensor, vocabulary_size: int) -> None:
+    if tokens.numel() and not 0 <= tokens.min() <= tokens.max() < vocabulary_size:
         raise DataError(
-            f"Symbols must be 0 to {vocabulary_size - 1} (vocabulary_size={vocabulary_size}); "
-            f"found {int(symbols.min())} to {int(symbols.max())}."
+            f"Tokens must be 0 to {vocabulary_size - 1} (vocabulary_size={vocabulary_size}); "
+            f"found {int(tokens.min())} to {int(tokens.max())}."
         )
 
 
 def _one_later(places: npt.NDArray[Whole]) -> npt.NDArray[Whole]:
-    """For each symbol, the run that ends at the one before it. The first stands after symbols V without end."""
+    """For each token, the run that ends at the one before it. The first stands after infinitely many tokens V."""
     return np.concatenate([places[:1], places[:-1]])
 
 

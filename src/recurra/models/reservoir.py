@@ -27,7 +27,7 @@ class EchoState(nn.Module):
     outputs are fed back; by itself (`run_free`) its own are. Outputs and inputs are standardised by `shift` and `scale`, which
     `standardise` sets.
 
-    - `input_size`, `output_size`: how many numbers each step brings, and how many it says. `input_size` may be 0 with feedback.
+    - `input_size`, `output_size`: the numbers that a step reads, and that it predicts. `input_size` may be 0 with feedback.
     - `hidden_size`: units of each layer. `layers`: how many are stacked; the readout reads all of them. `reservoirs`: how many
       such stacks run side by side.
     - `leak`: the share of its state that a unit renews at each step; several, for equal groups of units: several time scales.
@@ -112,7 +112,7 @@ class EchoState(nn.Module):
 
     @torch.no_grad()
     def standardise(self, outputs: Float[Tensor, "T O"], inputs: Float[Tensor, "T D"] | None = None) -> None:
-        """Read and say numbers of about the size of these as if their mean were 0 and their standard deviation 1."""
+        """Read and predict numbers of about the size of these as if their mean were 0 and their standard deviation 1."""
         known = outputs if inputs is None else torch.cat([inputs, outputs], dim=1)
         self.shift.copy_(known.mean(0))
         self.scale.copy_(known.std(0))
@@ -122,7 +122,7 @@ class EchoState(nn.Module):
     def rows(
         self, outputs: Float[Tensor, "B T O"], inputs: Float[Tensor, "B T D"] | None = None
     ) -> tuple[Float[Tensor, "B N X"], Float[Tensor, "B N O"]]:
-        """What is read and what is to be said at each step, standardised. With feedback the first step is only fed."""
+        """What is read and what is to be predicted at each step, standardised. With feedback the first step is only fed."""
         outputs = outputs.to(self.shift)
         y = (outputs - self.shift[self.input_size :]) / self.scale[self.input_size :]
         u = (
@@ -149,7 +149,7 @@ class EchoState(nn.Module):
         return torch.cat(parts, dim=-1), tuple(finals)
 
     def forward(self, x: Float[Tensor, "B T X"], states: States | None = None) -> tuple[Float[Tensor, "B T O"], States]:
-        """What is said at each step, standardised, and the states after the last."""
+        """What is predicted at each step, standardised, and the states after the last."""
         read, final = self.echoes(x, states)
         return self.output(read), final
 
@@ -162,9 +162,9 @@ class EchoState(nn.Module):
         washout: int = 100,
         penalty: float = 1e-8,
     ) -> ReadoutFit:
-        """Solve for the readout that says `outputs`, all but the first `washout` of them, while it reads `inputs`."""
+        """Solve for the readout that predicts `outputs`, all but the first `washout` of them, while it reads `inputs`."""
         fit = ReadoutFit(self, outputs, inputs, washout)
-        for _ in range(fit.pieces):
+        for _ in range(fit.chunks):
             fit.read()
         fit.solve(penalty)
         return fit
@@ -188,7 +188,7 @@ class EchoState(nn.Module):
         last: Float[Tensor, "B O"],
         inputs: Float[Tensor, "B T D"] | None = None,
     ) -> Float[Tensor, "B T O"]:
-        """Go on alone: each step is fed what the step before said.
+        """Go on alone: each step is fed what the step before predicted.
 
         - `states`, `last`: as `warm_up` gives them.
         - `inputs`: those of the steps to come, for a network that reads inputs as well.
@@ -198,20 +198,20 @@ class EchoState(nn.Module):
         D = self.input_size
         shift, scale = self.shift[D:], self.scale[D:]
         fed = ((last.to(shift) - shift) / scale)[:, None]
-        said = []
+        predicted = []
         for t in range(steps):
             x = fed
             if inputs is not None:
                 x = torch.cat([(inputs[:, t : t + 1].to(shift) - self.shift[:D]) / self.scale[:D], fed], dim=-1)
             fed, states = self(x, states)
-            said.append(fed)
-        return torch.cat(said, dim=1) * scale + shift
+            predicted.append(fed)
+        return torch.cat(predicted, dim=1) * scale + shift
 
 
 class ReadoutFit:
-    """The readout of a network being solved for, a piece of the series at a time: its length does not matter to memory.
+    """The readout of a network being solved for, a chunk of the series at a time: its length does not matter to memory.
 
-    - `ridge`: what is known of all pieces so far; `states`: the reservoirs after them; `done`: how many.
+    - `ridge`: what is known of all chunks so far; `states`: the reservoirs after them; `done`: how many.
     """
 
     def __init__(
@@ -235,12 +235,12 @@ class ReadoutFit:
         self.done = 0
 
     @property
-    def pieces(self) -> int:
+    def chunks(self) -> int:
         return -(-self.x.shape[1] // self.length)
 
     @torch.no_grad()
     def read(self) -> tuple[float, int]:
-        """Read the next piece: how far the readout as it is now is off in it (mean square, standardised), and its steps."""
+        """Read the next chunk: how far the readout as it is now is off in it (mean square, standardised), and its steps."""
         first = self.done * self.length
         part = slice(first, first + self.length)
         read, self.states = self.model.echoes(self.x[:, part], self.states)
@@ -253,14 +253,14 @@ class ReadoutFit:
 
     @torch.no_grad()
     def solve(self, penalty: float) -> float:
-        """Put the best readout for all pieces so far into the model: its error in them, root mean square, standardised."""
+        """Put the best readout for all chunks so far into the model: its error in them, root mean square, standardised."""
         W = self.ridge.solve(penalty)
         self.model.output.weight.copy_(W.T)
         return float(self.ridge.error(W).mean().sqrt())
 
 
 def join(states: Sequence[States]) -> States:
-    """The states of several runs as lanes of one."""
+    """The states of several runs as batch rows of one."""
     joined: States = _join(list(states))
     return joined
 

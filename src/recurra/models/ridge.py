@@ -1,4 +1,4 @@
-"""Linear regression with a penalty, from data that comes in pieces: memory does not grow with its length."""
+"""Linear regression with a penalty, from data that comes in chunks: memory does not grow with its length."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from recurra.types import Float
 class Ridge:
     """W = argmin ‖X W − Y‖² + penalty ‖W‖², in float64.
 
-    What is kept of all rows so far is the triangle R of a QR factorisation of [X Y]. It says the same as the sums XᵀX, XᵀY
+    What is kept of all rows so far is the triangle R of a QR factorisation of [X Y]. It holds what the sums XᵀX, XᵀY
     and YᵀY, which are its products RᵀR, in as much memory; but these square every singular value, so that what is smaller than
     1e-8 of the largest is lost in them, while R keeps it down to 1e-16. The features of a reservoir span more than that.
 
     ```python
     ridge = Ridge(inputs=3, outputs=1)
-    for X, Y in pieces:
+    for X, Y in chunks:
         ridge.add(X, Y)
     W = ridge.solve(penalty=1e-6)      # [3, 1]
     ```

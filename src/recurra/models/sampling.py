@@ -1,4 +1,4 @@
-"""Text from a language model, symbol by symbol, in constant memory."""
+"""Text from a language model, token by token, in constant memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from recurra.types import Float
 
 @dataclass(frozen=True)
 class Choice:
-    """How the next symbol is taken from its distribution.
+    """How the next token is taken from its distribution.
 
     - `greedy`: the most probable one.
     - otherwise it is drawn, with logits divided by `temperature`, among the `top_k` most probable ones and among the fewest
@@ -30,7 +30,7 @@ class Choice:
     def __post_init__(self) -> None:
         if not 1e-6 <= self.temperature <= 1e6:
             raise OptionError(
-                f"temperature must lie between 1e-6 and 1e6; got {self.temperature}. Use greedy for the most probable symbol."
+                f"temperature must lie between 1e-6 and 1e6; got {self.temperature}. Use greedy for the most probable token."
             )
         if self.top_k is not None and self.top_k < 1:
             raise OptionError(f"top_k must be at least 1; got {self.top_k}.")
@@ -67,14 +67,14 @@ def sample(
     stop_probability: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> Iterator[int]:
-    """At most `length` symbols that follow `prime`.
+    """At most `length` tokens that follow `prime`.
 
-    The end comes by the symbol `end` (not given back), by a stop drawn with `stop_probability` before each symbol, or by length.
-    With `exactly`, the symbol `end` is never drawn: then a length τ that was drawn beforehand decides alone,
-    P(y₁ … y_τ) = P(τ) P(y₁ … y_τ | τ). Nor are the symbols `never` drawn, such as the one that every sequence starts with.
+    The end comes by the token `end` (not given back), by a stop drawn with `stop_probability` before each token, or by length.
+    With `exactly`, the token `end` is never drawn: then a length τ that was drawn beforehand decides alone,
+    P(y₁ … y_τ) = P(τ) P(y₁ … y_τ | τ). Nor are the tokens `never` drawn, such as the one that every sequence starts with.
     """
     if not prime:
-        raise OptionError("sampling needs at least one symbol to start from.")
+        raise OptionError("sampling needs at least one token to start from.")
     if not 0 <= stop_probability <= 1:
         raise OptionError(f"stop_probability must lie between 0 and 1; got {stop_probability}.")
     choice = choice or Choice()

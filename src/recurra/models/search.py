@@ -1,4 +1,4 @@
-"""What a model says at its best, or by chance: greedy, drawn, or by beam search, for many sequences side by side."""
+"""What a model predicts at its best, or by chance: greedy, drawn, or by beam search, for many sequences side by side."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from recurra.types import Float, Int, State
 
 
 class Stepwise(Protocol):
-    """Anything that says symbol after symbol. Rows are sequences; tensors of the state have a row for each."""
+    """Anything that predicts token after token. Rows are sequences; tensors of the state have a row for each."""
 
     def start(self) -> tuple[Float[Tensor, "N V"], State]:
-        """Logits of the first symbol of N sequences, and the state after what was read before it."""
+        """Logits of the first token of N sequences, and the state after what was read before it."""
         ...
 
-    def step(self, symbols: Int[Tensor, " M"], state: State) -> tuple[Float[Tensor, "M V"], State]:
+    def step(self, tokens: Int[Tensor, " M"], state: State) -> tuple[Float[Tensor, "M V"], State]:
         """Logits of what follows. M is a multiple of N: rows of one sequence stand next to each other."""
         ...
 
@@ -42,19 +42,19 @@ class Continuation:
         logits, state = self.model(self.prime)
         return logits[:, -1], state
 
-    def step(self, symbols: Int[Tensor, " M"], state: State) -> tuple[Float[Tensor, "M V"], State]:
-        return self.model.step(symbols, state)
+    def step(self, tokens: Int[Tensor, " M"], state: State) -> tuple[Float[Tensor, "M V"], State]:
+        return self.model.step(tokens, state)
 
 
 @dataclass(frozen=True)
 class Ending:
     """When a sequence is over.
 
-    - `limit`: the most symbols, without the end symbol.
-    - `end`: the symbol that ends a sequence; it is not given back.
-    - `lengths`: the length of each sequence, known beforehand; the end symbol is not said then. P(Y) = P(τ) P(Y | τ).
-    - `stop_probability`: a stop is drawn before each symbol. For what is drawn, not for a beam.
-    - `never`: symbols that are not said, such as the one that every sequence starts with.
+    - `limit`: the most tokens, without the end token.
+    - `end`: the token that ends a sequence; it is not given back.
+    - `lengths`: the length of each sequence, known beforehand; the end token is not predicted then. P(Y) = P(τ) P(Y | τ).
+    - `stop_probability`: a stop is drawn before each token. For what is drawn, not for a beam.
+    - `never`: tokens that are not predicted, such as the one that every sequence starts with.
     """
 
     limit: int
@@ -67,10 +67,10 @@ class Ending:
         if not 0 <= self.stop_probability <= 1:
             raise OptionError(f"stop_probability must lie between 0 and 1; got {self.stop_probability}.")
         if self.limit < 0:
-            raise OptionError(f"the most symbols must not be negative; got {self.limit}.")
+            raise OptionError(f"the most tokens must not be negative; got {self.limit}.")
 
     def log_probabilities(self, logits: Float[Tensor, "M V"]) -> Float[Tensor, "M V"]:
-        """Those of symbols that may be said, among themselves."""
+        """Those of tokens that may be predicted, among themselves."""
         return self._allowed(logits).log_softmax(-1)
 
     def probabilities(self, logits: Float[Tensor, "M V"], choice: Choice) -> Float[Tensor, "M V"]:
@@ -81,7 +81,7 @@ class Ending:
         return logits.float().index_fill(-1, torch.tensor(barred, dtype=torch.int64, device=logits.device), -math.inf)
 
     def limits(self, count: int, device: torch.device) -> Int[Tensor, " N"]:
-        """The most symbols of each of `count` sequences."""
+        """The most tokens of each of `count` sequences."""
         if self.lengths is None:
             return torch.full((count,), self.limit, device=device)
         return self.lengths.to(device).clamp(max=self.limit)
@@ -89,9 +89,9 @@ class Ending:
 
 @dataclass(frozen=True)
 class Found:
-    """A sequence, its log-probability with that of its end symbol, and what it was ranked by."""
+    """A sequence, its log-probability with that of its end token, and what it was ranked by."""
 
-    symbols: list[int]
+    tokens: list[int]
     log_probability: float
     score: float
 
@@ -100,39 +100,39 @@ class Found:
 def draw(
     model: Stepwise, ending: Ending, choice: Choice | None = None, generator: torch.Generator | None = None
 ) -> list[Found]:
-    """One sequence each, symbol by symbol, as `choice` takes them: the most probable (`Choice(greedy=True)`), or drawn."""
+    """One sequence each, token by token, as `choice` takes them: the most probable (`Choice(greedy=True)`), or drawn."""
     choice = choice or Choice()
     logits, state = model.start()
     N = len(logits)
     limits = ending.limits(N, logits.device)
     over = limits <= 0
     total = torch.zeros(N, dtype=torch.float64, device=logits.device)
-    said: list[Tensor] = []
+    predicted: list[Tensor] = []
     while True:
         if ending.stop_probability:
             over = over | (torch.rand(N, generator=generator) < ending.stop_probability).to(over.device)
         if bool(over.all()):
             break
         distribution = ending.probabilities(logits, choice).cpu()
-        symbols = torch.multinomial(distribution, 1, generator=generator).to(logits.device)
-        gained = ending.log_probabilities(logits).gather(1, symbols)[:, 0]
+        tokens = torch.multinomial(distribution, 1, generator=generator).to(logits.device)
+        gained = ending.log_probabilities(logits).gather(1, tokens)[:, 0]
         total = torch.where(over, total, total + gained)
-        symbols = symbols[:, 0]
+        tokens = tokens[:, 0]
         if ending.end is not None:
-            over = over | (symbols == ending.end)
-        said.append(torch.where(over, -1, symbols))
-        over = over | (len(said) >= limits)
+            over = over | (tokens == ending.end)
+        predicted.append(torch.where(over, -1, tokens))
+        over = over | (len(predicted) >= limits)
         if not bool(over.all()):
-            logits, state = model.step(symbols, state)
-    rows = torch.stack(said, dim=1).tolist() if said else [[]] * N
+            logits, state = model.step(tokens, state)
+    rows = torch.stack(predicted, dim=1).tolist() if predicted else [[]] * N
     return [
-        Found([symbol for symbol in row if symbol >= 0], value, value)
+        Found([token for token in row if token >= 0], value, value)
         for row, value in zip(rows, total.tolist(), strict=True)
     ]
 
 
 def greedy(model: Stepwise, ending: Ending) -> list[Found]:
-    """The most probable symbol each time."""
+    """The most probable token each time."""
     return draw(model, ending, Choice(greedy=True))
 
 
@@ -143,7 +143,7 @@ def beam_search(
     """For each sequence the `n_best` best ones that a beam of `width` finds, best first.
 
     The beam holds the `width` best beginnings, those that are over among them; at each step, all that can follow compete.
-    They are ranked by log P / n^`length_power`, with n symbols, the end symbol counted: 1 ranks by the mean per symbol, 0 by
+    They are ranked by log P / n^`length_power`, with n tokens, the end token counted: 1 ranks by the mean per token, 0 by
     the probability alone, which favours short ones. Width 1 is the greedy search; a beam that holds everything finds the
     best there is.
     """
@@ -155,7 +155,7 @@ def beam_search(
         )
     if ending.stop_probability:
         raise OptionError(
-            "a stop is drawn, but a beam draws nothing: use the end symbol or a length, or draw the sequence."
+            "a stop is drawn, but a beam draws nothing: use the end token or a length, or draw the sequence."
         )
     logits, state = model.start()
     N, V = logits.shape
@@ -166,7 +166,7 @@ def beam_search(
     counts = torch.zeros(N, width, dtype=torch.int64, device=device)
     limits = ending.limits(N, device)[:, None]
     over = (limits <= 0).expand(N, width)
-    said = torch.empty(N, width, 0, dtype=torch.int64, device=device)
+    predicted = torch.empty(N, width, 0, dtype=torch.int64, device=device)
     state = _rows(state, torch.arange(N, device=device).repeat_interleave(width))
     following = ending.log_probabilities(logits).double().repeat_interleave(width, dim=0).view(N, width, V)
     nothing = torch.full((V,), -math.inf, dtype=torch.float64, device=device)
@@ -175,23 +175,23 @@ def beam_search(
         totals = total[..., None] + torch.where(over[..., None], nothing, following)
         ranked = totals / _lengths(counts + ~over, length_power)[..., None]
         best = ranked.flatten(1).topk(width).indices
-        origin, symbols = best // V, best % V
+        origin, tokens = best // V, best % V
         total = totals.flatten(1).gather(1, best)
         was_over, counts = over.gather(1, origin), (counts + ~over).gather(1, origin)
-        said = said.gather(1, origin[..., None].expand(-1, -1, said.shape[-1]))
-        over = was_over | (symbols == ending.end) if ending.end is not None else was_over
-        said = torch.cat([said, torch.where(over, -1, symbols)[..., None]], dim=-1)
-        over = over | (said.shape[-1] >= limits)
+        predicted = predicted.gather(1, origin[..., None].expand(-1, -1, predicted.shape[-1]))
+        over = was_over | (tokens == ending.end) if ending.end is not None else was_over
+        predicted = torch.cat([predicted, torch.where(over, -1, tokens)[..., None]], dim=-1)
+        over = over | (predicted.shape[-1] >= limits)
         if not bool((over | total.isinf()).all()):
             rows = (origin + width * torch.arange(N, device=device)[:, None]).flatten()
-            logits, state = model.step(symbols.flatten(), _rows(state, rows))
+            logits, state = model.step(tokens.flatten(), _rows(state, rows))
             following = ending.log_probabilities(logits).double().view(N, width, V)
     scores = total / _lengths(counts, length_power)
     order = scores.argsort(dim=1, descending=True, stable=True).tolist()
-    lists, totals_, scores_ = said.tolist(), total.tolist(), scores.tolist()
+    lists, totals_, scores_ = predicted.tolist(), total.tolist(), scores.tolist()
     return [
         [
-            Found([symbol for symbol in lists[n][k] if symbol >= 0], totals_[n][k], scores_[n][k])
+            Found([token for token in lists[n][k] if token >= 0], totals_[n][k], scores_[n][k])
             for k in order[n][:n_best]
             if totals_[n][k] > -math.inf
         ]

@@ -13,12 +13,12 @@ from recurra.types import Float
 
 
 class TreeClassifier(nn.Module):
-    """A vector for each node's symbol, a recursive network, and a softmax over the classes at every node.
+    """A vector for each node's token, a recursive network, and a softmax over the classes at every node.
 
-    - `vocabulary_size`, `classes`: how many symbols and classes there are. `embedding_size`: of a symbol's vector;
+    - `vocabulary_size`, `classes`: how many tokens and classes there are. `embedding_size`: of a token's vector;
       `hidden_size` if left out.
     - `composition`, `cell`, `arity`: as for `Tree`.
-    - `dropout`: of symbols' vectors and of outputs.
+    - `dropout`: of tokens' vectors and of outputs.
 
     ```python
     model = TreeClassifier(vocabulary_size=20, classes=5, hidden_size=64, composition="child-sum")

@@ -1,4 +1,4 @@
-"""The fixed-window language model: the next symbol from the last n, through one hidden layer."""
+"""The fixed-window language model: the next token from the last n, through one hidden layer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recurra.types import Float, Int
 
 
 class WindowLanguageModel(nn.Module):
-    """Embeddings of the last `window` symbols, concatenated, through tanh to a softmax.
+    """Embeddings of the last `window` tokens, concatenated, through tanh to a softmax.
 
     Bengio et al. 2003, A Neural Probabilistic Language Model. The baseline that a recurrent model must beat: it sees nothing
     beyond its window, and gives each place in it weights of its own.
@@ -29,12 +29,12 @@ class WindowLanguageModel(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "B T"], past: Int[Tensor, "B W"] | None = None
     ) -> tuple[Float[Tensor, "B T V"], Int[Tensor, "B W"]]:
-        """The logits of the symbol that follows each one, and the last symbols, to pass to the next call as `past`."""
+        """The logits of the token that follows each one, and the last tokens, to pass to the next call as `past`."""
         blank = self.embedding.num_embeddings - 1
         seen = pad(tokens, (self.window - 1, 0), value=blank) if past is None else torch.cat([past, tokens], dim=1)
         return self.predict(seen.unfold(1, self.window, 1)), seen[:, seen.shape[1] - self.window + 1 :]
 
     def predict(self, windows: Int[Tensor, "*N W"]) -> Float[Tensor, "*N V"]:
-        """The logits of the symbol that follows each window."""
+        """The logits of the token that follows each window."""
         logits: Tensor = self.output(torch.tanh(self.hidden(self.embedding(windows).flatten(-2))))
         return logits

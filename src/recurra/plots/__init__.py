@@ -1,5 +1,6 @@
 """Every picture: a result as SVG, PNG or PDF, on a light and on a dark ground. matplotlib is imported when something is drawn."""
 
+from recurra.cells.picture import draw as draw_cell
 from recurra.plots import (  # noqa: F401  each registers its painters
     attention,
     attractors,
@@ -20,4 +21,4 @@ from recurra.plots import (  # noqa: F401  each registers its painters
 from recurra.plots.automaton import to_dot, to_mermaid, to_svg
 from recurra.plots.figure import draw
 
-__all__ = ["draw", "to_dot", "to_mermaid", "to_svg"]
+__all__ = ["draw", "draw_cell", "to_dot", "to_mermaid", "to_svg"]

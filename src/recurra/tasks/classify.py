@@ -318,7 +318,7 @@ class LabelTask(StepTask[Labeller]):
         penalty = make_penalty(self, model)
 
         def validate(judged: Labeller) -> float:
-            nats = evaluate_labels(judged, valid, self.ranks).nats
+            nats = evaluate_labels(model, valid, self.ranks).nats
             return nats if penalty is None else nats + penalty.of(judged)
 
         train = self.make_batches(parts.train, "the training part", training=True)

@@ -145,7 +145,7 @@ class ConditionedTask(TextTask[ConditionedLanguageModel]):
 
         valid = self.make_batches("valid", training=False)
         train = self.make_batches("train", training=True)
-        return self.train_on(model, train, lambda judged: self._score(judged, valid).mean, whole=loss)
+        return self.train_on(model, train, lambda model: self._score(model, valid).mean, whole=loss)
 
     def _score(self, model: ConditionedLanguageModel, batches: LabelledSequences) -> Score:
         return evaluate_whole(model, batches, lambda batch: _run(model, batch), self.ranks)

@@ -23,7 +23,7 @@ from recurra.tasks.event_reading import draw_from, strings_of, usual_vectors
 from recurra.tasks.recipe import RECIPES, recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples, Flag, Flags, Predictions
 from recurra.tasks.task import Settings, StepTask, make_penalty
-from recurra.training.evaluation import evaluate_whole, judging
+from recurra.training.evaluation import evaluate_whole, evaluating
 from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import batch_weights, weighted_nll
 from recurra.training.tree_penalty import Steps
@@ -182,7 +182,7 @@ class EventTask(StepTask[EventModel]):
         penalty = make_penalty(self, model)
 
         def validate(judged: EventModel) -> float:
-            nats = evaluate_whole(judged, valid, lambda batch: run_batch(judged, batch).logits, self.ranks).mean
+            nats = evaluate_whole(model, valid, lambda batch: run_batch(judged, batch).logits, self.ranks).mean
             return nats if penalty is None else nats + penalty.of(judged)
 
         train = self.make_batches(self.parts["train"], training=True)
@@ -192,7 +192,7 @@ class EventTask(StepTask[EventModel]):
         """Of each case: log-probabilities of what follows each event, with which attributes, and the scaled gap until then."""
         rest = iter(cases)
         for batch in in_order([self.code.encode(case) for case in cases]):
-            with judging(model):
+            with evaluating(model):
                 predicted = run_batch(model, batch)
             logs, *further = (each.double().log_softmax(-1).cpu() for each in (predicted.logits, *predicted.attributes))
             gaps = predicted.gaps.cpu()
@@ -312,7 +312,7 @@ class EventTask(StepTask[EventModel]):
         batches = list(in_order(coded))
 
         def probabilities(model: EventModel) -> Tensor:
-            with judging(model):
+            with evaluating(model):
                 logits = [run_batch(model, batch).logits[inside(batch)] for batch in batches]
             return torch.cat(logits).double().softmax(-1).cpu()
 
@@ -374,7 +374,7 @@ class EventTask(StepTask[EventModel]):
         alike = steps = 0
         for batch in in_order(cases):
             steps_inside = inside(batch)
-            with judging(model):
+            with evaluating(model):
                 trace = model.recurrent(every[batch.inputs], None, batch.lengths)
                 true, usual = run_batch(model, batch).logits.argmax(-1), model.output(trace.outputs).argmax(-1)
             alike, steps = alike + int((true == usual)[steps_inside].sum()), steps + int(steps_inside.sum())

@@ -225,7 +225,7 @@ class FeedforwardTask(Task[Feedforward]):
         valid = self.make_batches(self.parts.valid, training=False)
         batches = self.make_batches(train, training=True)
         return self.train_on(
-            model, batches, lambda judged: score(judged, valid, self.ranks).nats, whole=classification_loss
+            model, batches, lambda model: score(model, valid, self.ranks).nats, whole=classification_loss
         )
 
     @torch.no_grad()

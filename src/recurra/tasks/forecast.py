@@ -27,7 +27,7 @@ from recurra.tasks.task import (
     of_files,
     of_synthetic,
 )
-from recurra.training.backtest import Rolling, draw_noise, interval, judge_paths, roll
+from recurra.training.backtest import Rolling, draw_noise, interval, roll, score_paths
 from recurra.training.evaluation import evaluate
 from recurra.training.loop import Trainer, Training
 from recurra.types import Float, setting
@@ -137,7 +137,7 @@ class ForecastTask(StepTask[Forecaster]):
 
     def train_on_windows(self, model: Forecaster, train: Windows, valid: Windows) -> Trainer:
         def validate(judged: Forecaster) -> float:
-            return evaluate(judged, valid, judged.loss, self.ranks).mean
+            return evaluate(model, valid, model.loss, self.ranks).mean
 
         return self.train_on(model, train, validate, loss=model.loss)
 
@@ -294,7 +294,7 @@ class SeriesTask(ForecastTask):
         plain = len(kept["columns"]) == 1 or self.binary
         size = torch.tensor([1.0] if plain else kept["deviation"], dtype=torch.float64)
         level = self.settings.backtest.interval
-        scores = {called: judge_paths(paths / size, rolling.true / size, level) for called, paths in found.items()}
+        scores = {called: score_paths(paths / size, rolling.true / size, level) for called, paths in found.items()}
         if model.head.unit == "nats":
             scores[self.called]["nats"] = evaluate(model, self._held_out(series.values, begin), model.loss).mean
         unit = "" if plain else ", in standard deviations"

@@ -18,7 +18,7 @@ from recurra.tasks.capabilities import Probe
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples
 from recurra.tasks.task import Settings, StepModelSettings, StepTask
-from recurra.training.evaluation import evaluate, judging
+from recurra.training.evaluation import evaluate, evaluating
 from recurra.training.loop import Trainer, Training
 from recurra.types import setting
 
@@ -89,10 +89,10 @@ class FormalTask(StepTask[LanguageModel]):
     def make_trainer(self, model: LanguageModel) -> Trainer:
         valid = self.make_batches(VALID, 2000, training=False)
         train = self.make_batches(0, self.settings.data.strings, training=True)
-        return self.train_on(model, train, lambda judged: evaluate(judged, valid, ranks=self.ranks).mean)
+        return self.train_on(model, train, lambda model: evaluate(model, valid, ranks=self.ranks).mean)
 
     def _predict(self, model: LanguageModel, strings: Tensor) -> Tensor:
-        with judging(model):
+        with evaluating(model):
             logits: Tensor = model(strings.to(model.output.weight.device))[0].cpu()
         return logits
 

@@ -95,7 +95,7 @@ class JordanTask(Task[Jordan]):
             return weighted_nll(model(inputs, before), targets, weights)
 
         train = self.sequences.make_batches(0, training=True)
-        trainer = self.train_on(model, train, lambda judged: score_forced(judged, valid, self.ranks).mean, whole=loss)
+        trainer = self.train_on(model, train, lambda model: score_forced(model, valid, self.ranks).mean, whole=loss)
         return trainer
 
     @torch.no_grad()

@@ -312,7 +312,7 @@ class LanguageTask(TextTask[LanguageModel]):
                 "Give more text or a larger share."
             )
         valid = self.make_batches(corpus.valid, training=False)
-        return self.train_on(model, train, lambda judged: evaluate(judged, valid, ranks=self.ranks).nats)
+        return self.train_on(model, train, lambda model: evaluate(model, valid, ranks=self.ranks).nats)
 
     def evaluate(
         self,

@@ -29,7 +29,7 @@ from recurra.tasks.events import EventData, EventModelSettings, EventSettings, E
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import Evaluation
 from recurra.tasks.task import of_files, of_synthetic
-from recurra.training.evaluation import judging
+from recurra.training.evaluation import evaluating
 from recurra.training.loop import Training
 from recurra.training.tree_penalty import Steps
 from recurra.types import setting
@@ -132,7 +132,7 @@ class MachineLogTask(EventTask):
         batches = list(in_order(coded))
 
         def probabilities(model: EventModel) -> Tensor:
-            with judging(model):
+            with evaluating(model):
                 logits = [run_batch(model, batch).attributes[0][inside(batch)] for batch in batches]
             return torch.cat(logits).double().softmax(-1).cpu()[goes_on]
 

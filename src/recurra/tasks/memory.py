@@ -130,7 +130,7 @@ class MemoryTask(StepTask[SequenceModel]):
         valid = self.make_batches(VALID, training=False)
         loss = weighted_square if self.task in NUMBERS else weighted_nll
         train = self.make_batches(0, training=True)
-        return self.train_on(model, train, lambda judged: evaluate(judged, valid, loss, self.ranks).mean, loss=loss)
+        return self.train_on(model, train, lambda model: evaluate(model, valid, loss, self.ranks).mean, loss=loss)
 
     def probe(self, model: SequenceModel, steps: int) -> Probe:
         parts = range(-(-steps // self.settings.data.length) or 1)

@@ -15,7 +15,7 @@ from recurra.training.tree_penalty import Steps
 
 
 @dataclass(frozen=True)
-class Judged:
+class TreeScores:
     """A network and the tree that mimics it, on one part of the data.
 
     - `score`: of the network, by `score_name`. `accuracy`: of the network too; `tree_accuracy`: of the tree, against the truth.
@@ -37,7 +37,7 @@ class Mimicry(Result):
     tree: DecisionTree
     part: str
     steps: int
-    judged: Judged
+    judged: TreeScores
 
     @property
     def summary(self) -> str:
@@ -62,7 +62,7 @@ def mimic(task: ClassifiesSteps, model: Any, *, min_leaf: int = MIN_LEAF, prune:
     confirms."""
     tree = grow(task, model, min_leaf=min_leaf, prune=prune)
     part, steps = held_out(task)
-    return Mimicry(tree, part, len(steps.x), judge_tree(steps, model, tree))
+    return Mimicry(tree, part, len(steps.x), score_tree(steps, model, tree))
 
 
 def grow(task: ClassifiesSteps, model: Any, *, min_leaf: int = MIN_LEAF, prune: bool = False) -> DecisionTree:
@@ -71,15 +71,15 @@ def grow(task: ClassifiesSteps, model: Any, *, min_leaf: int = MIN_LEAF, prune: 
     if not prune:
         return tree
     valid = task.steps("valid")
-    return tree.pruned(valid.x, valid.said(model))
+    return tree.pruned(valid.x, valid.predicted(model))
 
 
-def judge_tree(steps: Steps, model: Any, tree: DecisionTree) -> Judged:
+def score_tree(steps: Steps, model: Any, tree: DecisionTree) -> TreeScores:
     """A network and its tree on some steps."""
     probabilities = steps.probabilities(model).cpu()
     predicted, true = probabilities.argmax(-1).numpy(), steps.targets.numpy()
     accuracy = float((predicted == true).mean())
-    return Judged(
+    return TreeScores(
         score=auc(probabilities[:, 1], steps.targets) if len(steps.classes) == 2 else accuracy,
         accuracy=accuracy,
         path_length=tree.average_path_length(steps.x),

@@ -98,7 +98,14 @@ class ReservoirSettings(Settings):
     model: ReservoirModelSettings = field(default_factory=ReservoirModelSettings)
     training: Solving = field(default_factory=Solving)  # type: ignore[assignment]
     data: SeriesData = field(default_factory=SeriesData)
-    dtype: str = setting("float64", "float64: a readout that is solved for needs all of it", choices=("float64",))
+    dtype: str = setting(
+        "float64", "float64: a readout that is solved for needs all of it", read=lambda dtype: check_dtype(dtype)
+    )
+
+
+def check_dtype(dtype: str) -> None:
+    if dtype != "float64":
+        raise OptionError(f"dtype={dtype}: a readout that is solved for needs float64. Leave dtype out.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +291,7 @@ class ReservoirTask(StepTask[EchoState]):
         )
         if self.driven:
             if data is not None:
-                raise OptionError("narma is made up: --data is for series that were read from a file.")
+                raise OptionError("narma is synthetic: data is for series that were read from a file. Leave it out.")
             error, steps = self._imitate(model, begin, end)
             scores = {called: _row({"": error})}
             if baselines:
@@ -302,7 +309,7 @@ class ReservoirTask(StepTask[EchoState]):
         scores = {called: _row({f" at {k}": made.nrmse(k) for k in (1, settings.horizon)})}
         if baselines:
             scores["the last value again"] = _row({f" at {k}": made.persistence(k) for k in (1, settings.horizon)})
-        return Evaluation(name, len(made.said) * settings.horizon, scores, self.units)
+        return Evaluation(name, len(made.predicted) * settings.horizon, scores, self.units)
 
     def read_other(self, path: str) -> Float[Tensor, "T C"]:
         """Another file with the columns that were learned."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import inspect
 import json
@@ -373,8 +374,8 @@ class Run:
 
     @property
     def _analysed(self) -> Any:
-        """The model as analyses read it: on the CPU."""
-        return self.model.cpu()
+        """The model as analyses read it: on the CPU, where float64 is fast enough and every operation is exact."""
+        return self.model if self.device == "cpu" else copy.deepcopy(self.model).cpu()
 
     def _data(self, data: Any) -> str | None:
         """Data as a path: what is no path is written to a temporary folder."""

@@ -38,7 +38,7 @@ from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples, Translation
 from recurra.tasks.task import ModelSettings, Settings, Task, check_shares
 from recurra.training.distributed import Ranks
-from recurra.training.evaluation import Score, evaluate_whole, judging
+from recurra.training.evaluation import Score, evaluate_whole, evaluating
 from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import batch_weights, weighted_nll
 from recurra.types import Float, Int, setting
@@ -237,9 +237,7 @@ class TranslationTask(Task[Translator]):
     def make_trainer(self, model: Translator) -> Trainer:
         valid = self.make_batches(self.pairs.valid, training=False)
         train = self.make_batches(self.pairs.train, training=True)
-        return self.train_on(
-            model, train, lambda judged: evaluate_pairs(judged, valid, self.ranks).nats, whole=pair_loss
-        )
+        return self.train_on(model, train, lambda model: evaluate_pairs(model, valid, self.ranks).nats, whole=pair_loss)
 
     def about_model(self, model: Translator) -> str:
         settings = self.settings.model
@@ -277,7 +275,7 @@ class TranslationTask(Task[Translator]):
         limit = 2 * self.longest if limit is None else limit
         for at in range(0, len(order), self.evaluated_together):
             rows = order[at : at + self.evaluated_together]
-            with judging(model):
+            with evaluating(model):
                 reading = model.read(*_padded([encoded[k] for k in rows], model.output.weight.device))
                 taus = None if lengths is None else choose_lengths(model.length_logits(reading), lengths, generator)
                 ending = Ending(limit, end, taus, stop_probability, (start,))
@@ -303,7 +301,7 @@ class TranslationTask(Task[Translator]):
             raise OptionError(f"this model has no attention: model.context={self.settings.model.context}.")
         source, lengths = _padded([self.source_tokens(text, "replace")], model.output.weight.device)
         inputs = torch.tensor([[self._ends[0], *tokens]], device=source.device)
-        with judging(model):
+        with evaluating(model):
             weights = model.decode(model.read(source, lengths), inputs).weights
         assert weights is not None
         return weights[0].cpu()
@@ -314,13 +312,13 @@ class TranslationTask(Task[Translator]):
         for source, found in zip(texts, self.search(model, texts, **options), strict=True):
             rows = [
                 {
-                    "text": self.text_of(model, source, one.symbols),
+                    "text": self.text_of(model, source, one.tokens),
                     "log_probability": one.log_probability,
                     "score": one.score,
                 }
                 for one in found
             ]
-            made.append(Translation(source, rows, self._attention(model, source, found[0].symbols)))
+            made.append(Translation(source, rows, self._attention(model, source, found[0].tokens)))
         return made
 
     def _attention(self, model: Translator, source: str, tokens: Sequence[int]) -> Attention | None:
@@ -346,8 +344,7 @@ class TranslationTask(Task[Translator]):
         """The best translation of each source, as text and as tokens."""
         found = self.search(model, [pair.source for pair in part], unknown="replace")
         return [
-            (self.text_of(model, pair.source, one.symbols), one.symbols)
-            for pair, (one,) in zip(part, found, strict=True)
+            (self.text_of(model, pair.source, one.tokens), one.tokens) for pair, (one,) in zip(part, found, strict=True)
         ]
 
     def glimpse(self, model: Translator) -> str:

@@ -22,7 +22,7 @@ from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples
 from recurra.tasks.task import Settings, Task, check_shares, count_parameters, of_files, of_synthetic
 from recurra.training.distributed import Ranks
-from recurra.training.evaluation import Score, Tally, judging
+from recurra.training.evaluation import Score, Tally, evaluating
 from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import weighted_nll
 from recurra.types import setting
@@ -202,7 +202,7 @@ class TreeTask(Task[TreeClassifier]):
         train = self.make_batches(self.woods.train, training=True)
 
         def validate(judged: TreeClassifier) -> float:
-            return score_trees(judged, valid, self.ranks)["all"].nats
+            return score_trees(model, valid, self.ranks)["all"].nats
 
         return self.train_on(model, train, validate, whole=tree_loss)
 
@@ -272,7 +272,7 @@ def score_trees(
 ) -> dict[str, Score]:
     """One pass: the score of `all` labelled nodes, and of those of each group that has any. The model is left in its mode."""
     tallies = {"all": Tally(weighted_nll)}
-    with judging(model):
+    with evaluating(model):
         for batch in _tree_batches(batches):
             logits = model(batch.forest)[None]
             tallies["all"].add(logits, batch)

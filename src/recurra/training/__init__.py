@@ -1,6 +1,6 @@
 """Training: the loop, truncated back-propagation through time, clipping, averaging, evaluation."""
 
-from recurra.training.backtest import judge_paths, roll
+from recurra.training.backtest import roll, score_paths
 from recurra.training.closed_form import ClosedForm
 from recurra.training.distributed import Ranks, join
 from recurra.training.evaluation import evaluate
@@ -25,11 +25,11 @@ __all__ = [
     "evaluate",
     "evaluate_labels",
     "join",
-    "judge_paths",
     "label_loss",
     "predict_labels",
     "read_truncation",
     "roll",
+    "score_paths",
     "weighted_nll",
     "weighted_square",
 ]

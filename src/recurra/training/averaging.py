@@ -42,7 +42,7 @@ class Average:
 
     @torch.no_grad()
     def follow(self, model: nn.Module, step: int, sound: Tensor | None = None) -> None:
-        """Take in the weights after update number `step`, counted from 1; not if that was none, which `sound` says where the
+        """Take in the weights after update number `step`, counted from 1; not if that was none, as `sound` tells where the
         weights are."""
         followed = {"ema": 1 - min(self.number, step / (step + 10)), "asgd": 1 / max(1.0, step - self.number + 1)}
         mine: list[Tensor] = list(self.model.parameters())

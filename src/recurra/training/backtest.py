@@ -1,7 +1,7 @@
 """How well forecasts do: from many origins in a part of the series that was not learned, beside what came true.
 
 The origin rolls on; from each, all that came before is known and nothing after. Forecasts are draws of trajectories, so that
-every method is judged alike: by its median, its mean, its whole distribution and its interval.
+every method is evaluated alike: by its median, its mean, its whole distribution and its interval.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def draw_noise(samples: int, steps: int, channels: int, seed: int) -> Float[Tens
     return drawn.clamp_(1e-9, 1 - 1e-9)
 
 
-def judge_paths(paths: Float[Tensor, "O S K C"], true: Float[Tensor, "O K C"], level: float = 0.9) -> dict[str, float]:
+def score_paths(paths: Float[Tensor, "O S K C"], true: Float[Tensor, "O K C"], level: float = 0.9) -> dict[str, float]:
     """Scores of forecasts, over all origins, steps and channels that are known.
 
     - `mae`: of the median. `rmse`: of the mean.

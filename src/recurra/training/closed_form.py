@@ -12,13 +12,13 @@ from recurra.training.loop import Event, Finished, Save, Step, Validated
 
 
 class ClosedForm:
-    """An echo state network that learns a series, a piece at each step.
+    """An echo state network that learns a series, a chunk at each step.
 
     - `penalties`: of the readout; of several, the one that is best on validation data.
     - `evaluate`: the model to its score on validation data; less is better.
 
-    The loss of a step is how far off the readout was in its piece before it learned from it. It is solved for when the number
-    of pieces has doubled (with the largest penalty), and at the end.
+    The loss of a step is how far off the readout was in its chunk before it learned from it. It is solved for when the number
+    of chunks has doubled (with the largest penalty), and at the end.
     """
 
     def __init__(self, fit: ReadoutFit, penalties: Sequence[float], evaluate: Callable[[EchoState], float]):
@@ -34,7 +34,7 @@ class ClosedForm:
 
     @property
     def steps(self) -> int:
-        return self.fit.pieces
+        return self.fit.chunks
 
     @property
     def evaluated(self) -> Any:

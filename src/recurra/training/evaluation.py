@@ -1,4 +1,4 @@
-"""How well a model predicts: the mean loss over all steps that count, and for symbols perplexity, bits and accuracy."""
+"""How well a model predicts: the mean loss over all steps that count, and for tokens perplexity, bits and accuracy."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from recurra.training.objectives import batch_weights, weighted_nll
 from recurra.training.truncation import Loss
 from recurra.types import Float, State
 
-PIECE = 512
+CHUNK = 512
 """How many steps are run at a time."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """`mean` is the loss of a step on average: nats per symbol for a language model; perplexity is e to that."""
+    """`mean` is the loss of a step on average: nats per token for a language model; perplexity is e to that."""
 
     mean: float
     tokens: int
@@ -75,7 +75,7 @@ class Tally:
 
 
 @contextmanager
-def judging(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """Without dropout and without gradients; the model is left in its mode."""
     training = model.training
     model.eval()
@@ -87,47 +87,47 @@ def judging(model: nn.Module) -> Iterator[None]:
 
 
 def evaluate_whole(
-    model: Any, batches: Batches, say: Callable[[Any], Tensor], ranks: Ranks = Ranks(), loss: Loss = weighted_nll
+    model: Any, batches: Batches, predict: Callable[[Any], Tensor], ranks: Ranks = Ranks(), loss: Loss = weighted_nll
 ) -> Score:
     """One pass over batches that are read whole: pairs, cases, lines with a class. The model is left in its mode.
 
-    - `say`: what the model predicts for a batch. Each of several ranks gives its part, and gets the score of all.
+    - `predict`: what the model predicts for a batch. Each of several ranks gives its part, and gets the score of all.
     """
     tally = Tally(loss)
-    with judging(model):
+    with evaluating(model):
         for batch in batches.one_pass():
             if len(batch.inputs):  # the last examples may be fewer than the ranks
-                tally.add(say(batch), batch)
+                tally.add(predict(batch), batch)
     return tally.score(ranks, model.output.weight.device)
 
 
 def evaluate(
     model: SequenceModel, batches: Batches | Iterable[Batch], loss: Loss = weighted_nll, ranks: Ranks = Ranks()
 ) -> Score:
-    """One pass over the data; in lanes the state is carried from chunk to chunk. The model is left in its mode.
+    """One pass over the data; in batch rows the state is carried from chunk to chunk. The model is left in its mode.
 
     Each of several ranks gives a batches of its own part, and gets the score of all.
     """
     tally = Tally(loss)
-    with judging(model):
-        for piece, predicted in _read(model, batches.one_pass() if isinstance(batches, Batches) else batches):
-            tally.add(predicted, piece)
+    with evaluating(model):
+        for chunk, predicted in _read(model, batches.one_pass() if isinstance(batches, Batches) else batches):
+            tally.add(predicted, chunk)
     return tally.score(ranks, model.output.weight.device)
 
 
 def log_probabilities(model: SequenceModel, batches: Batches, places: Batches) -> Float[Tensor, " N"]:
     """log P of every target, in the order of the data.
 
-    `places` is a batches of the same shape over numbers: its targets say where each belongs, counted from 1.
+    `places` is a batches of the same shape over numbers: its targets predict where each belongs, counted from 1.
     """
     values: list[Tensor] = []
     found: list[Tensor] = []
-    with judging(model):
-        where = (piece.targets for place in places.one_pass() for piece in _pieces(place))
-        for (piece, predicted), numbers in zip(_read(model, batches.one_pass()), where, strict=True):
-            targets = piece.targets.to(predicted.device)
+    with evaluating(model):
+        where = (chunk.targets for place in places.one_pass() for chunk in _chunks(place))
+        for (chunk, predicted), numbers in zip(_read(model, batches.one_pass()), where, strict=True):
+            targets = chunk.targets.to(predicted.device)
             logs = predicted.double().log_softmax(-1).gather(-1, targets[..., None])[..., 0].cpu()
-            counts = batch_weights(piece, "mean", torch.device("cpu"), torch.float32) > 0
+            counts = batch_weights(chunk, "mean", torch.device("cpu"), torch.float32) > 0
             values.append(logs[counts])
             found.append(numbers[counts] - 1)
     return torch.cat(values)[torch.cat(found).argsort()]
@@ -147,28 +147,28 @@ def mixed(first: Float[Tensor, " N"], second: Float[Tensor, " N"], share: float)
 
 
 def _read(model: SequenceModel, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Tensor]]:
-    """What the model predicts, piece by piece; the state is carried until a batch is fresh."""
+    """What the model predicts, chunk by chunk; the state is carried until a batch is fresh."""
     device = model.output.weight.device
     state: State | None = None
     for batch in batches:
         state = None if batch.fresh else state
-        for piece in _pieces(batch):
-            predicted, state = model(send(piece.inputs, device), state, piece.lengths)
-            yield piece, predicted
+        for chunk in _chunks(batch):
+            predicted, state = model(send(chunk.inputs, device), state, chunk.lengths)
+            yield chunk, predicted
 
 
-def _pieces(batch: Batch) -> Iterator[Batch]:
+def _chunks(batch: Batch) -> Iterator[Batch]:
     """The batch, cut in time: memory does not grow with the length of sequences."""
     B, T = batch.inputs.shape[:2]
-    for start in range(0, T if B else 0, PIECE):
-        part = slice(start, start + PIECE)
-        lengths = None if batch.lengths is None else (batch.lengths - start).clamp(0, min(PIECE, T - start))
+    for start in range(0, T if B else 0, CHUNK):
+        part = slice(start, start + CHUNK)
+        lengths = None if batch.lengths is None else (batch.lengths - start).clamp(0, min(CHUNK, T - start))
         scored = None if batch.scored is None else batch.scored[:, part]
         yield Batch(batch.inputs[:, part], batch.targets[:, part], lengths, fresh=batch.fresh, scored=scored)
 
 
 def evaluate_window(model: nn.Module, batches: Batches) -> Score:
-    """The same for the fixed-window model, which carries its last symbols instead of a state."""
+    """The same for the fixed-window model, which carries its last tokens instead of a state."""
     tally = Tally(weighted_nll)
     past = None
     with torch.no_grad():

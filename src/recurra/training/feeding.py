@@ -1,12 +1,12 @@
-"""What a network reads in training: the true symbol before each step, or now and then its own.
+"""What a network reads in training: the true token before each step, or now and then its own.
 
 | policy | the input of a step | |
 |---|---|---|
-| `teacher` | the true symbol | teacher forcing: all steps at once |
-| `free` | the model's own last symbol; only the first of a batch is true | as it will run |
+| `teacher` | the true token | teacher forcing: all steps at once |
+| `free` | the model's own last token; only the first of a batch is true | as it will run |
 | `scheduled:P` | its own with a chance that rises in a line from 0 to P over the training | Bengio et al. 2015 |
 
-A symbol that was drawn is a number: no gradient flows through the choice. So the inputs are drawn first, step by step and
+A token that was drawn is a number: no gradient flows through the choice. So the inputs are drawn first, step by step and
 without gradients, and the usual pass over the whole sequence follows.
 """
 
@@ -25,7 +25,7 @@ from recurra.types import State
 
 @dataclass(frozen=True)
 class Feeding:
-    """How often, at the end of training, a step reads the model's own symbol; `rising` from 0 or throughout."""
+    """How often, at the end of training, a step reads the model's own token; `rising` from 0 or throughout."""
 
     most: float
     rising: bool
@@ -49,7 +49,7 @@ def read_feeding(text: str) -> Feeding:
 
 @torch.no_grad()
 def own_inputs(model: SequenceModel, inputs: Tensor, state: State | None, share: float, *, read: int = 0) -> Tensor:
-    """The inputs with some of them replaced by what is drawn from the model (symbols, or numbers), which has read what stands
+    """The inputs with some of them replaced by what is drawn from the model (tokens, or numbers), which has read what stands
     before.
 
     The first one stays as it is; so do `read` inputs before it, which an earlier batch has had.
@@ -60,8 +60,8 @@ def own_inputs(model: SequenceModel, inputs: Tensor, state: State | None, share:
     if read:
         _, state = model(inputs[:, :read], state)
     for t in range(read, inputs.shape[1] - 1):
-        said, state = model.step(mixed[:, t], state)
-        drawn = model.draw(said)
+        predicted, state = model.step(mixed[:, t], state)
+        drawn = model.draw(predicted)
         own = torch.rand(len(inputs), device=inputs.device) < share
         mixed[:, t + 1] = torch.where(own.view(-1, *[1] * (drawn.ndim - 1)), drawn, inputs[:, t + 1])
     model.train(training)

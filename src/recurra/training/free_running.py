@@ -15,16 +15,16 @@ from recurra.types import Float, Int
 
 @dataclass(frozen=True, eq=False)
 class Forecasts:
-    """What was said and what was true from each start on, and the variance of each column over the part of the series."""
+    """What was predicted and what was true from each start on, and the variance of each column over the part of the series."""
 
-    said: Float[Tensor, "S K C"]
+    predicted: Float[Tensor, "S K C"]
     true: Float[Tensor, "S K C"]
     last: Float[Tensor, "S C"]
     variance: Float[Tensor, " C"]
 
     def nrmse(self, step: int) -> float:
         """√(mean over starts and columns of (ŷ − y)² / variance), `step` steps after the last known value."""
-        return _nrmse(self.said[:, step - 1], self.true[:, step - 1], self.variance)
+        return _nrmse(self.predicted[:, step - 1], self.true[:, step - 1], self.variance)
 
     def persistence(self, step: int) -> float:
         """The same of saying the last known value again."""
@@ -46,9 +46,9 @@ class Places:
 
     def forecasts(self, model: EchoState) -> Forecasts:
         """At each place a copy of the network runs on by itself."""
-        said = model.run_free(self.horizon, self.states, self.values[self.at]).cpu()
+        predicted = model.run_free(self.horizon, self.states, self.values[self.at]).cpu()
         true = torch.stack([self.values[self.at + k] for k in range(1, self.horizon + 1)], dim=1)
-        return Forecasts(said, true, self.values[self.at], self.values[self.begin :].var(0))
+        return Forecasts(predicted, true, self.values[self.at], self.values[self.begin :].var(0))
 
 
 def reach_places(
@@ -77,6 +77,6 @@ def reach_places(
     return Places(values, begin, horizon, torch.tensor(places), join(reached))
 
 
-def _nrmse(said: Tensor, true: Tensor, variance: Tensor) -> float:
-    error = float(((said - true).square() / variance).mean().sqrt())
+def _nrmse(predicted: Tensor, true: Tensor, variance: Tensor) -> float:
+    error = float(((predicted - true).square() / variance).mean().sqrt())
     return math.inf if math.isnan(error) else error  # it has run away

@@ -14,7 +14,7 @@ from recurra.data.labelled_batches import LabelledSequences
 from recurra.data.transfer import send
 from recurra.models.labelling import Labeller
 from recurra.training.distributed import Ranks
-from recurra.training.evaluation import judging
+from recurra.training.evaluation import evaluating
 from recurra.types import Float, Int
 
 
@@ -35,7 +35,7 @@ class LabelScores:
 
     @property
     def macro_f1(self) -> float:
-        """The mean over classes of 2 · hits / (true + said); classes that are neither true nor said are left out."""
+        """The mean over classes of 2 · hits / (true + predicted); classes that are neither true nor predicted are left out."""
         both = self.counts.sum(0) + self.counts.sum(1)
         scores = 2 * self.counts.diagonal().double() / both.clamp(min=1)
         return float(scores[both > 0].mean())
@@ -88,7 +88,7 @@ def predict_labels(model: Labeller, batches: LabelledSequences) -> list[Float[Te
 
 
 def _judged(model: Labeller, batches: LabelledSequences) -> Iterator[tuple[Tensor, Tensor]]:
-    with judging(model):
+    with evaluating(model):
         for batch in batches.one_pass():
             if len(batch.inputs):  # a rank may have none of the last rows
                 yield scored(model, batch)
@@ -97,10 +97,10 @@ def _judged(model: Labeller, batches: LabelledSequences) -> Iterator[tuple[Tenso
 def most_frequent(seen: Int[Tensor, " C"], counts: Int[Tensor, "C C"]) -> LabelScores:
     """What always saying the most frequent class of training data gives; its nats are those of the classes' shares there.
 
-    `seen`: how often training data has each class; `counts`: of any model on the data that is judged, for how often it has each.
+    `seen`: how often training data has each class; `counts`: of any model on the evaluated data, for how often it has each.
     """
     true = counts.sum(1)
-    said = torch.zeros_like(counts)
-    said[:, seen.argmax()] = true
+    predicted = torch.zeros_like(counts)
+    predicted[:, seen.argmax()] = true
     shares = seen.double().clamp(min=0.5) / seen.sum()
-    return LabelScores(said, float(-(true.double() * shares.log()).sum() / true.sum().clamp(min=1)))
+    return LabelScores(predicted, float(-(true.double() * shares.log()).sum() / true.sum().clamp(min=1)))

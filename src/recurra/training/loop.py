@@ -235,7 +235,7 @@ class Trainer:
     number of threads and of ranks; to rounding on another number of ranks).
 
     On a GPU, steps are told of some at a time (`report_every`), and always before an evaluation or a checkpoint. A step
-    whose loss or gradient is not a number changes nothing wherever it is made: the device itself decides.
+    whose loss or gradient is not finite changes nothing wherever it is made: the device itself decides.
     """
 
     def __init__(
@@ -300,7 +300,7 @@ class Trainer:
         return self.average.model if self.average is not None else self.model
 
     def events(self) -> Iterator[Event]:
-        """Train until the settings say stop."""
+        """Train until the settings predict stop."""
         settings = self.settings
         if self.done is not None:
             yield Finished(self.step, self.done)
@@ -321,7 +321,7 @@ class Trainer:
                 if found:
                     yield Measured(self.step, found)
             if failed:
-                yield self._failed(f"{PATIENCE_WITH_NAN} steps in a row had a loss or gradient that is not a number.")
+                yield self._failed(f"{PATIENCE_WITH_NAN} steps in a row had a loss or gradient that is not finite.")
                 return
             is_best = False
             small = settings.stop_at_gradient is not None and event.gradient_norm < settings.stop_at_gradient
@@ -336,7 +336,7 @@ class Trainer:
             stopping = self.done or (self.asked_to_stop if self.agreed or self.ranks.world == 1 else None)
             if saves or is_best or last or stopping:
                 if not self._has_sound_weights():
-                    yield self._failed("the weights are no longer numbers.")
+                    yield self._failed("the weights are no longer finite.")
                     return
                 yield Save(self.step, self.checkpoint, is_best)
             if stopping:

@@ -1,7 +1,7 @@
 """Tree regularization: networks whose predictions a small decision tree can mimic. Wu et al. 2018.
 
-The penalty is λ · Ω(W): how many questions a decision tree asks on average that says at each step what the network with the
-weights W says. Ω has no gradient. A surrogate network learns to tell Ω(W) from W, from weights that training has passed through
+The penalty is λ · Ω(W): how many questions a decision tree asks on average that predicts at each step what the network with the
+weights W predicts. Ω has no gradient. A surrogate network learns Ω(W) from weights that training has passed through
 and from others around them, and its gradient is taken instead. As W moves on, the surrogate is fitted again.
 """
 
@@ -31,7 +31,7 @@ MEASURED = 5
 REFITTED = 25
 """Steps of training between two fits of the surrogate."""
 AROUND = 30
-"""How many weights around the present ones are measured for each fit, since those of one path say little about other ways."""
+"""How many weights around the present ones are measured for each fit, since those of one path predict little about other ways."""
 SPREAD = 0.2
 """How far around: the size of normal noise, as a share of the size of the weights."""
 KEPT = 600
@@ -44,7 +44,7 @@ UNITS = 25
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """Steps of sequences as a tree sees them, and how a model is asked what it says of them.
+    """Steps of sequences as a tree sees them, and how a model is asked what it predicts of them.
 
     - `x`: what is read at each step. `features`, `classes`: names.
     - `targets`: the true class of each step. `probabilities`: a model to P(class) at each step, without dropout.
@@ -56,14 +56,14 @@ class Steps:
     targets: Int[Tensor, " M"]
     probabilities: Callable[[Any], Float[Tensor, "M C"]]
 
-    def said(self, model: Any) -> Classes:
+    def predicted(self, model: Any) -> Classes:
         """The class that the model finds most probable, at each step."""
         found: Classes = self.probabilities(model).argmax(-1).cpu().numpy()
         return found
 
     def mimic(self, model: Any, min_leaf: int = MIN_LEAF) -> DecisionTree:
-        """The tree that says what the model says."""
-        return grow_tree(self.x, self.said(model), self.features, self.classes, min_leaf=min_leaf)
+        """The tree that predicts what the model predicts."""
+        return grow_tree(self.x, self.predicted(model), self.features, self.classes, min_leaf=min_leaf)
 
     def path_length(self, model: Any) -> float:
         """Ω: how many questions that tree asks of a step, on average."""
@@ -122,7 +122,7 @@ class TreePenalty:
     """
 
     def __init__(self, strength: float, steps: Steps, model: nn.Module, seed: int = 0):
-        find_grower()  # where it is missing, that is said before anything is trained
+        find_grower()  # where it is missing, that is predicted before anything is trained
         weights = _flat(model)
         if len(weights) > MOST_WEIGHTS:
             raise OptionError(

@@ -3,7 +3,7 @@
 | object | f(t) | |
 |---|---|---|
 | `none()` | 0 | untruncated |
-| `every(k)` | k ⌊t/k⌋ | the sequence is cut into pieces of k steps |
+| `every(k)` | k ⌊t/k⌋ | the sequence is cut into chunks of k steps |
 | `window(k)` | max(0, t − k) | each loss reaches k steps back |
 
 The forward run is never truncated: the state always goes on. Steps count from 0, and the step f(t) itself is reached.
@@ -88,8 +88,8 @@ def backward(
 ) -> tuple[Tensor, State]:
     """Add the truncated gradient of Σ_t weight_t · L_t to the parameters; the loss, and the state after the last step.
 
-    `every` goes through the sequence piece by piece and frees each piece's memory at once, so that memory grows with k and
-    not with T. A `state` that has a gradient, such as a learned first one, gets it from the first piece. `window` runs all
+    `every` goes through the sequence chunk by chunk and frees each chunk's memory at once, so that memory grows with k and
+    not with T. A `state` that has a gradient, such as a learned first one, gets it from the first chunk. `window` runs all
     windows as one batch; with `overlap`, the state that it gives is that before the last `overlap` steps, so that the next
     call can read those steps again and reach back over the border.
     """
@@ -99,10 +99,10 @@ def backward(
     k = truncation.k or T
     total = torch.zeros((), device=inputs.device, dtype=weights.dtype)
     for start in range(0, T, k):
-        piece = slice(start, start + k)
+        chunk = slice(start, start + k)
         inside = None if lengths is None else (lengths - start).clamp(0, min(k, T - start))
-        logits, final = model(inputs[:, piece], detached(state) if start else state, inside)
-        value = loss(logits, targets[:, piece], weights[:, piece])
+        logits, final = model(inputs[:, chunk], detached(state) if start else state, inside)
+        value = loss(logits, targets[:, chunk], weights[:, chunk])
         value.backward()
         total += value.detach()
         state = final

@@ -20,14 +20,14 @@ def fit_window_model(
     embedding_size: int = 32,
     seed: int = 0,
 ) -> WindowLanguageModel:
-    """`steps` updates of 1,024 symbols each, with the `window` symbols before each of them; Adam with a cosine."""
+    """`steps` updates of 1,024 tokens each, with the `window` tokens before each of them; Adam with a cosine."""
     torch.manual_seed(seed)
     model = WindowLanguageModel(vocabulary_size, window, embedding_size, hidden_size)
     optimiser = torch.optim.Adam(model.parameters())
-    # one line of symbols, with the sign for "before the text" in front of each sequence
+    # one line of tokens, with the sign for "before the text" in front of each sequence
     line = torch.cat([pad(sequence, (window, 0), value=vocabulary_size) for sequence in train])
     targets = (line < vocabulary_size).nonzero()[:, 0]
-    targets = targets[line[targets - 1] < vocabulary_size]  # the first symbol of a sequence is given
+    targets = targets[line[targets - 1] < vocabulary_size]  # the first token of a sequence is given
     back = torch.arange(-window, 0)
     for step in range(steps):
         for group in optimiser.param_groups:
