@@ -104,5 +104,5 @@ def test_killed_and_resumed_to_the_same_weights(tmp_path: Path) -> None:
     assert weights[0].keys() == weights[1].keys()
     for name, value in weights[0].items():
         assert torch.equal(value, weights[1][name]), f"{name} after a kill at step {steps}"
-    rows = [[json.loads(line) for line in (each / "runs/own/metrics.jsonl").open()] for each in (whole, killed)]
+    rows = [(each / "runs/own/metrics.jsonl").read_text().splitlines() for each in (whole, killed)]
     assert rows[0] == rows[1]
