@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from recurra.tasks.train import train
+import recurra as rc
 
 SHAPES = {
     "circle": lambda a: (math.cos(a), math.sin(a)),
@@ -37,7 +37,7 @@ def write_gestures(file: Path, count: int = 240, seed: int = 0) -> None:
 def main(folder: Path, steps: int = 400) -> float:
     """The accuracy on gestures that were held out."""
     write_gestures(folder / "gestures.ts")
-    run = train("classify", folder / "gestures.ts", out=folder / "run", steps=steps)
+    run = rc.train("classify", folder / "gestures.ts", out=folder / "run", steps=steps)
     print(run.task.about_data)
     evaluation = run.evaluate()
     print(evaluation, evaluation.confusion, sep="\n\n")

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from recurra.data.series_tasks import seasons
-from recurra.tasks.train import train
+import recurra as rc
 
 
 def write_load(file: Path, hours: int = 2000, seed: int = 0) -> None:
@@ -20,7 +19,7 @@ def write_load(file: Path, hours: int = 2000, seed: int = 0) -> None:
     with file.open("w", newline="") as opened:
         table = csv.writer(opened)
         table.writerow(["time", "load"])
-        for k, value in enumerate(seasons(hours, seed)[:, 0].tolist()):
+        for k, value in enumerate(rc.data.seasons(hours, seed)[:, 0].tolist()):
             when = datetime(2024, 1, 1) + timedelta(hours=k)
             table.writerow([when.isoformat(sep=" "), "" if lost[k] else f"{value:.3f}"])
 
@@ -28,7 +27,7 @@ def write_load(file: Path, hours: int = 2000, seed: int = 0) -> None:
 def main(folder: Path, steps: int = 300) -> dict[str, dict[str, float]]:
     """The scores of a backtest, by model."""
     write_load(folder / "load.csv")
-    run = train("forecast", folder / "load.csv", out=folder / "run", steps=steps)
+    run = rc.train("forecast", folder / "load.csv", out=folder / "run", steps=steps)
     print(run.task.about_data)
     evaluation = run.evaluate()
     print(evaluation, run.forecast(6), sep="\n\n")

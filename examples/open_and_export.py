@@ -1,4 +1,4 @@
-"""Open a run and export every result as numbers:  python examples/open_and_export.py [RUN]  (without RUN it trains a tiny one)."""
+"""Open a run and export every result as numbers: python examples/open_and_export.py [RUN] (otherwise a tiny one is trained)."""
 
 import json
 import sys

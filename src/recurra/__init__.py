@@ -37,7 +37,7 @@ from recurra.cells.operations import (
 from recurra.cells.parameters import Fixed, Learned, Ramp, Scattered
 from recurra.cells.recurrent_dropout import recurrent_dropout
 from recurra.cells.zoneout import zoneout
-from recurra.errors import CellError, EngineError, OptionError, RecurraError, ShapeError
+from recurra.errors import CellError, DataError, EngineError, OptionError, RecurraError, RunError, ShapeError
 from recurra.layers.initial import spectral_radius
 from recurra.layers.recurrent import Recurrent
 from recurra.layers.stepper import Stepper
@@ -90,6 +90,7 @@ __all__ = [
     "RECIPES",
     "Cell",
     "CellError",
+    "DataError",
     "EngineError",
     "Fixed",
     "Graph",
@@ -99,6 +100,7 @@ __all__ = [
     "RecurraError",
     "Recurrent",
     "Run",
+    "RunError",
     "Scattered",
     "ShapeError",
     "State",

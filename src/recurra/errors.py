@@ -7,7 +7,15 @@ from collections.abc import Iterable
 
 
 class RecurraError(Exception):
-    """Anything that a user can put right. The command line prints it as one line and exits with code 2."""
+    """Anything that a user can put right. The command line prints it as one line and exits with code 2.
+
+    ```python
+    try:
+        rc.Recurrent("gro", 3, 8)
+    except rc.RecurraError as error:
+        print(error)                                                # cell 'gro' does not exist. Did you mean 'gru'? …
+    ```
+    """
 
 
 class CellError(RecurraError):

@@ -54,6 +54,13 @@ class Trace:
     - `final`: the state after the true last step of each sequence; `final[layer][direction][i]`. It can be passed back as
       `state` to go on where this call stopped.
     - `record`: with `record=True`, every state and gate by name; otherwise `None`.
+
+    ```python
+    layer = rc.Recurrent("lstm", 3, 8)
+    trace = layer(torch.randn(2, 5, 3), record=True)
+    trace.outputs, trace.final[0][0], trace.record[0][0]["c"]       # [2, 5, 8], (h, c) of the last step, c at every step
+    layer(torch.randn(2, 5, 3), trace.final)                        # goes on
+    ```
     """
 
     outputs: Float[Tensor, "B T H"]

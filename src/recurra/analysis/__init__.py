@@ -2,11 +2,8 @@
 
 from recurra.analysis.ablation import losses
 from recurra.analysis.automata.attractors import find_attractors
-from recurra.analysis.automata.extraction import extract
 from recurra.analysis.automata.finite import Moore
 from recurra.analysis.automata.own import extract_automaton
-from recurra.analysis.automata.reading import Reading
-from recurra.analysis.automata.weighted import extract_weighted
 from recurra.analysis.column_labels import read_column
 from recurra.analysis.echo import echo_state
 from recurra.analysis.fields import (
@@ -28,14 +25,11 @@ from recurra.analysis.unit_study import find_units
 
 __all__ = [
     "Moore",
-    "Reading",
     "StepMap",
     "Unit",
     "basins",
     "echo_state",
-    "extract",
     "extract_automaton",
-    "extract_weighted",
     "find_attractors",
     "find_fixed_points",
     "find_units",

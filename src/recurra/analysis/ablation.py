@@ -38,7 +38,9 @@ def losses(
     `held` at its value for everything that reads it.
 
     ```python
-    intact, without = losses(model, inputs, targets, [(Unit(0, False, "c", 17), 0.0)])
+    model = rc.models.LanguageModel(5, rc.Recurrent("lstm", 8, 20))
+    ids = torch.randint(5, (2, 30))
+    intact, without = rc.analysis.losses(model, ids[:, :-1], ids[:, 1:], [(rc.analysis.Unit(0, False, "c", 17), 0.0)])
     ```
     """
     training = model.training

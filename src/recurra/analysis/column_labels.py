@@ -40,8 +40,10 @@ def read_column(named: str, texts: Sequence[str]) -> list[Values]:
     those have the value of the piece before.
 
     ```python
-    Path("/tmp/words.tsv").write_text("text\\ttag\\nthe\\tDET\\ncat\\tNOUN\\n")
-    read_column("/tmp/words.tsv:tag=NOUN", ["the cat"])      # [0 0 0 0 1 1 1]
+    from pathlib import Path
+
+    Path("words.tsv").write_text("text\\ttag\\nthe\\tDET\\ncat\\tNOUN\\n")
+    rc.analysis.read_column("words.tsv:tag=NOUN", ["the cat"])      # [0 0 0 0 1 1 1]
     ```
     """
     found = _NAMED.fullmatch(named)

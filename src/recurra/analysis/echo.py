@@ -60,7 +60,7 @@ def echo_state(layer: Recurrent, x: Float[Tensor, "T D"], seed: int = 0) -> Echo
     """Run two random starts under the same input, and measure how far apart they stay.
 
     ```python
-    echo = echo_state(model.stacks[0], x)
+    echo = rc.analysis.echo_state(rc.Recurrent("elman", 1, 50, init=rc.spectral_radius(0.9)), torch.randn(300, 1))
     echo.holds, echo.rate       # True, 0.93
     ```
     """

@@ -37,7 +37,13 @@ class Plane:
 
 
 def plane_of_units(F: StepMap, i: int, j: int, origin: Float[Tensor, " S"] | None = None) -> Plane:
-    """Two numbers of the full state as axes; the others stay at `origin` (zero otherwise)."""
+    """Two numbers of the full state as axes; the others stay at `origin` (zero otherwise).
+
+    ```python
+    F = rc.analysis.StepMap(rc.Recurrent("gru", 2, 8))
+    rc.vector_field(F, torch.zeros(2), rc.analysis.plane_of_units(F, 0, 3))
+    ```
+    """
     if not (0 <= i < F.size and 0 <= j < F.size) or i == j:
         raise OptionError(f"units must be two different numbers of 0 to {F.size - 1}; got {i} and {j}.")
     axes = torch.eye(F.size, dtype=F.dtype)
@@ -47,7 +53,14 @@ def plane_of_units(F: StepMap, i: int, j: int, origin: Float[Tensor, " S"] | Non
 
 
 def plane_of_principal_components(visited: Float[Tensor, "M S"]) -> Plane:
-    """The two directions in which visited states differ most. A network of one unit has a line, and gets a second axis."""
+    """The two directions in which visited states differ most. A network of one unit has a line, and gets a second axis.
+
+    ```python
+    F = rc.analysis.StepMap(rc.Recurrent("gru", 2, 8))
+    plane = rc.analysis.plane_of_principal_components(F.visited(torch.randn(4, 50, 2)).detach().flatten(0, 1))
+    rc.vector_field(F, torch.zeros(2), plane)
+    ```
+    """
     centre = visited.mean(0)
     _, sizes, directions = torch.linalg.svd(visited - centre, full_matrices=False)
     if len(directions) < 2 or visited.shape[1] < 2:
@@ -175,6 +188,14 @@ def basins(
     """Run every place of the grid until it has come near an attractor.
 
     A coarse grid is run first; of the fine one, only places whose coarse neighbours disagree are run (`refine`).
+
+    ```python
+    F = rc.analysis.StepMap(rc.Recurrent("gru", 2, 2))
+    found = rc.find_fixed_points(F, torch.zeros(2), starts=16)
+    points = torch.stack([point.state for point in found.attractors])
+    corner = torch.ones(2, dtype=points.dtype)
+    rc.analysis.basins(F, torch.zeros(2), points, rc.analysis.plane_of_units(F, 0, 1), -corner, corner, size=20).share
+    ```
     """
     x = x.to(F.dtype)[None]
 
@@ -245,7 +266,13 @@ class Trajectory(Result):
 
 @torch.no_grad()
 def trajectory(F: StepMap, s: Float[Tensor, " S"], inputs: Float[Tensor, "T D"]) -> Trajectory:
-    """Follow the state along some inputs."""
+    """Follow the state along some inputs.
+
+    ```python
+    F = rc.analysis.StepMap(rc.Recurrent("gru", 2, 8))
+    rc.analysis.trajectory(F, F.start, torch.randn(50, 2)).states   # [51, 8]
+    ```
+    """
     found = [s]
     for x in inputs.to(F.dtype):
         found.append(F(found[-1][None], x[None])[0])

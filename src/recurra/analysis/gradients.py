@@ -190,6 +190,12 @@ def gradient_flow(
     - `x`: at least `warmup + steps` inputs; the state runs through the first ones freely.
     - `readout`: the matrix of the loss at the last step, L = sum of the readout of h; the sum of h otherwise.
     - `starts`: from how many last steps the norm of the product is averaged.
+
+    ```python
+    flow = rc.gradient_flow(rc.Recurrent("lstm", 2, 8), torch.randn(60, 2), steps=40)
+    print(flow.verdict)                                             # how fast the gradient shrinks or grows, in words
+    flow.plot()
+    ```
     """
     F = StepMap(layer)
     x = x.detach().to(F.dtype)
@@ -439,6 +445,12 @@ class Spectra(Result):
 
 @torch.no_grad()
 def spectrum(matrix: Float[Tensor, "H H"], steps: int = 50) -> Spectrum:
+    """The eigenvalues of a matrix, and the norms of its powers: they shrink where all eigenvalues lie inside the unit circle.
+
+    ```python
+    rc.analysis.spectrum(0.9 * torch.eye(4)).plot()
+    ```
+    """
     values = torch.linalg.eigvals(matrix.detach().to(torch.float64))
     values = values[values.abs().argsort(descending=True)]
     k = torch.arange(steps + 1, dtype=torch.float64)
@@ -446,7 +458,12 @@ def spectrum(matrix: Float[Tensor, "H H"], steps: int = 50) -> Spectrum:
 
 
 def recurrent_spectra(layer: Recurrent, steps: int = 50) -> Spectra:
-    """The spectrum of every recurrent matrix of every layer, in its forward direction."""
+    """The spectrum of every recurrent matrix of every layer, in its forward direction.
+
+    ```python
+    print(rc.analysis.recurrent_spectra(rc.Recurrent("gru", 2, 8)))
+    ```
+    """
     several = len(layer.stack) > 1
     return Spectra(
         {

@@ -224,8 +224,8 @@ class StepMap:
     s holds every state of every layer (h and c, and as many steps of the past as `ago` reads, oldest first), layer by layer.
 
     ```python
-    layer = Recurrent("lstm", input_size=3, hidden_size=8)
-    F = StepMap(layer)
+    layer = rc.Recurrent("lstm", input_size=3, hidden_size=8)
+    F = rc.analysis.StepMap(layer)
     s = torch.zeros(5, F.size, dtype=F.dtype)
     x = torch.randn(5, 3, dtype=F.dtype)
     step = F.step(s, x)

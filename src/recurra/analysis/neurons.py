@@ -29,7 +29,12 @@ MARGIN = 0.1
 
 @dataclass(frozen=True, order=True)
 class Unit:
-    """One unit of a state or gate; as text `LAYER.NAME.INDEX`, e.g. `0.c.17` (`0r.c.17` in a layer that reads from the end)."""
+    """One unit of a state or gate; as text `LAYER.NAME.INDEX`, e.g. `0.c.17` (`0r.c.17` in a layer that reads from the end).
+
+    ```python
+    str(rc.analysis.Unit(0, False, "c", 17))                        # 0.c.17
+    ```
+    """
 
     layer: int
     is_reverse: bool
@@ -78,7 +83,7 @@ def record_activity(
     """Let a network read some sequences, and keep every state and, with `gates`, every gate.
 
     ```python
-    activity = record_activity(Recurrent("lstm", 3, 8), torch.randn(2, 50, 3))
+    activity = rc.analysis.record_activity(rc.Recurrent("lstm", 3, 8), torch.randn(2, 50, 3))
     activity.values.shape                       # [100, 48]: h, c and four gates of eight units
     ```
     """
@@ -179,6 +184,12 @@ def search(
 
     - `labels`, `true`: by name, a number for each position of either part. Every label must vary in both.
     - `top`: how many units. `probe_size`: how many a probe may use.
+
+    ```python
+    layer, x = rc.Recurrent("gru", 3, 8), torch.randn(2, 200, 3)
+    here, there = (rc.analysis.record_activity(layer, x[k : k + 1]) for k in range(2))
+    rc.analysis.search(here, {"first": x[0, :, 0]}, there, {"first": x[1, :, 0]})["first"].hits[0].unit
+    ```
     """
     for activity, given in ((chosen_on, labels), (scored_on, true)):
         for name, values in given.items():

@@ -92,6 +92,12 @@ def phase_portrait(
 
     - `runs`: states that the network visits, which say where to look. `machine`: its attractors as a state machine, if it is one.
     - `input`, `name`: what the input is called, and names for what the network predicts at fixed points.
+
+    ```python
+    F = rc.analysis.StepMap(rc.Recurrent("gru", 2, 4))
+    portrait = rc.analysis.phase_portrait(F, torch.zeros(2), F.visited(torch.randn(4, 50, 2)).detach(), starts=32)
+    portrait.plot()
+    ```
     """
     visited = runs.flatten(0, 1)
     plane = plane_of_principal_components(machine.states if machine is not None else visited)

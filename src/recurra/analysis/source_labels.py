@@ -35,7 +35,7 @@ def python_labels(text: str) -> dict[str, Values]:
     class bodies; and what `text_labels` gives that does not depend on the language.
 
     ```python
-    labels = python_labels("f('a')  # b")
+    labels = rc.analysis.python_labels("f('a')  # b")
     labels["inside-string"]                     # 0 0 1 1 0 0 0 0 0 0 0
     ```
 
@@ -92,7 +92,7 @@ def text_labels(text: str) -> dict[str, Values]:
     """Of any text: inside double quotes (to the end of the paragraph at most), depth of brackets, place in the line, line ends.
 
     ```python
-    text_labels('a "b"')["inside-quotes"]       # 0 0 1 1 0
+    rc.analysis.text_labels('a "b"')["inside-quotes"]       # 0 0 1 1 0
     ```
     """
     codes = np.array([ord(character) for character in text], dtype=np.int64)

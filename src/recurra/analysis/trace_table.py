@@ -145,6 +145,11 @@ def trace_table(model: LanguageModel, tokens: list[int], names: list[str], layer
 
     - `tokens`: what the model reads, with the target of the last one at the end; a row for all but the last.
     - `names`: the text of each token of the vocabulary.
+
+    ```python
+    model = rc.models.LanguageModel(3, rc.Recurrent("gru", 4, 4))
+    print(rc.analysis.trace_table(model, [0, 1, 2, 0], ["a", "b", "c"]))
+    ```
     """
     recurrent = model.recurrent
     if len(tokens) < 2:

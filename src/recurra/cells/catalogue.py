@@ -49,6 +49,10 @@ def find_cell(name: str) -> Cell:
 
     - `name`: a name of the catalogue (`gru`), `FILE.py:NAME` for a cell of your own, either with options in brackets
       (`skip(d=8)`, `elman(activation=relu)`).
+
+    ```python
+    rc.find_cell("elman(activation=relu)").graph.name
+    ```
     """
     found = re.fullmatch(r"\s*(?P<base>[^()]+?)\s*(?:\((?P<options>.*)\))?\s*", name, re.DOTALL)
     if not found:

@@ -263,6 +263,11 @@ class Graph:
     - `parameters`: per-unit parameters by name, with the declaration that the user wrote.
     - `gates`: the values that the equations give a name to, other than the states.
     - `bias`: first values of the drives' biases; `constraints`: what form a recurrent matrix is kept in.
+
+    ```python
+    graph = rc.find_cell("lstm").graph
+    graph.drives, graph.matrices, [state.name for state in graph.states]
+    ```
     """
 
     name: str

@@ -259,7 +259,14 @@ def remember(past: list[tuple[Tensor, Sequence[Tensor]]]) -> Iterator[None]:
 
 
 def ago(state: Value, d: int) -> Value:
-    """The state as it was `d` steps before the step that is being computed; `ago(h, 1)` is `h` itself."""
+    """The state as it was `d` steps before the step that is being computed; `ago(h, 1)` is `h` itself.
+
+    ```python
+    @rc.cell
+    def echo(x, U, h):
+        return rc.tanh(x.h + U.h(h) + 0.5 * rc.ago(h, 4))
+    ```
+    """
     if isinstance(state, Symbol):
         if isinstance(d, bool) or not isinstance(d, int) or d < 1:
             state.reading.fail(f"ago(state, d) needs a whole number d >= 1; got {d!r}. ago(h, 1) is h itself.")
@@ -278,6 +285,12 @@ def norm(v: Value, name: str = "") -> Value:
     """LayerNorm of a gate over its units, with a learned gain: the one reduction that a cell may use.
 
     `name` names the gain (`gain_NAME`); without it gains are numbered.
+
+    ```python
+    @rc.cell
+    def calm(x, U, h):
+        return rc.tanh(rc.norm(x.h + U.h(h), "h"))                  # its gain is the parameter gain_h
+    ```
     """
     if isinstance(v, Symbol):
         reading = v.reading
@@ -325,6 +338,11 @@ class Cell:
     - `cell(x, U, *state)` runs the equations as they stand, on tensors.
     - `cell(option=value)` gives the cell with other options or parameters: `skip(d=8)`, `leaky(alpha=0.5)`.
     - `cell.graph` is what the engines, pages and pictures use.
+
+    ```python
+    rc.find_cell("skip")(d=8).graph.parameters
+    print(rc.find_cell("gru").graph)                            # the equations as they were read
+    ```
     """
 
     def __init__(
@@ -483,6 +501,17 @@ def cell(
     - `bias`: first values of the drives' biases, e.g. `{"f": 1.0}` for an open forget gate; 0 elsewhere.
     - `constrain`: the form in which a recurrent matrix is kept while it is trained: `{"h": "antisymmetric"}` or
       `{"h": "orthogonal"}`.
+
+    ```python
+    from recurra import cell, sigmoid, tanh
+
+    @cell(bias={"f": 1.0})
+    def forgetful(x, U, h):
+        f = sigmoid(x.f + U.f(h))
+        return f * h + (1 - f) * tanh(x.h)
+
+    rc.Recurrent(forgetful, 3, 8)(torch.zeros(2, 5, 3)).outputs     # [2, 5, 8]
+    ```
     """
 
     def read(function: Callable[..., Any]) -> Cell:

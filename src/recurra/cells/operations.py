@@ -259,67 +259,89 @@ def apply(name: str, *arguments: Value) -> Value:
 
 
 def sigmoid(v: Value) -> Value:
+    """1 / (1 + e^−v)."""
     return apply("sigmoid", v)
 
 
 def tanh(v: Value) -> Value:
+    """(e^v − e^−v) / (e^v + e^−v)."""
     return apply("tanh", v)
 
 
 def relu(v: Value) -> Value:
+    """max(v, 0)."""
     return apply("relu", v)
 
 
 def softplus(v: Value) -> Value:
+    """log(1 + e^v): a smooth `relu`."""
     return apply("softplus", v)
 
 
 def exp(v: Value) -> Value:
+    """e^v."""
     return apply("exp", v)
 
 
 def log(v: Value) -> Value:
+    """The natural logarithm."""
     return apply("log", v)
 
 
 def sqrt(v: Value) -> Value:
+    """The square root."""
     return apply("sqrt", v)
 
 
 def sign(v: Value) -> Value:
+    """−1, 0 or 1; its derivative is 0."""
     return apply("sign", v)
 
 
 def floor(v: Value) -> Value:
+    """The largest whole number that is not greater; its derivative is 0."""
     return apply("floor", v)
 
 
 def sin(v: Value) -> Value:
+    """The sine of an angle in radians."""
     return apply("sin", v)
 
 
 def cos(v: Value) -> Value:
+    """The cosine of an angle in radians."""
     return apply("cos", v)
 
 
 def erf(v: Value) -> Value:
+    """2/√π ∫₀^v e^(−u²) du: the error function."""
     return apply("erf", v)
 
 
 def where(condition: Value, a: Value, b: Value) -> Value:
-    """`a` where the condition holds, `b` elsewhere: what `if` is to a number, for every unit at once."""
+    """`a` where the condition holds, `b` elsewhere: what `if` is to a number, for every unit at once.
+
+    ```python
+    @rc.cell
+    def spiking(x, U, h):
+        return rc.where(h > 1, 0.0, 0.9 * h + rc.relu(x.h + U.h(h)))
+    ```
+    """
     return apply("where", condition, a, b)
 
 
 def minimum(a: Value, b: Value) -> Value:
+    """The smaller of two values."""
     return apply("minimum", a, b)
 
 
 def maximum(a: Value, b: Value) -> Value:
+    """The larger of two values."""
     return apply("maximum", a, b)
 
 
 def clamp(v: Value, low: float, high: float) -> Value:
+    """The nearest value between `low` and `high`."""
     return apply("clamp", v, low, high)
 
 
@@ -329,10 +351,12 @@ def linear(v: Value) -> Value:
 
 
 def silu(v: Value) -> Value:
+    """v · sigmoid(v). Hendrycks & Gimpel 2016."""
     return v * sigmoid(v)
 
 
 def gelu(v: Value) -> Value:
+    """v Φ(v), with Φ of the normal distribution. Hendrycks & Gimpel 2016."""
     return 0.5 * v * (1.0 + erf(v * math.sqrt(0.5)))
 
 

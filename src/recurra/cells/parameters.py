@@ -13,7 +13,14 @@ from recurra.errors import OptionError
 
 @dataclass(frozen=True)
 class Ramp:
-    """Values that go evenly from `low` to `high` over the units."""
+    """Values that go evenly from `low` to `high` over the units.
+
+    ```python
+    @rc.cell
+    def graded(x, U, h, *, keep=rc.Learned(rc.Ramp(0.5, 0.99), low=0, high=1)):
+        return keep * h + (1 - keep) * rc.tanh(x.h + U.h(h))
+    ```
+    """
 
     low: float
     high: float
@@ -28,7 +35,14 @@ class Ramp:
 @dataclass(frozen=True)
 class Scattered(Ramp):
     """Values between `low` and `high` in an order without pattern: two scattered parameters with other `step`s do not go
-    together, and any few neighbours cover the interval. Multiples of an irrational number, without their whole part."""
+    together, and any few neighbours cover the interval. Multiples of an irrational number, without their whole part.
+
+    ```python
+    @rc.cell
+    def mixed(x, U, h, *, keep=rc.Fixed(rc.Scattered(0.5, 0.99))):
+        return keep * h + (1 - keep) * rc.tanh(x.h + U.h(h))
+    ```
+    """
 
     step: float = 0.6180339887498949
 
@@ -56,7 +70,14 @@ def spread(value: First, size: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Learned:
-    """A per-unit parameter that is trained, kept between `low` and `high` where they are given."""
+    """A per-unit parameter that is trained, kept between `low` and `high` where they are given.
+
+    ```python
+    @rc.cell
+    def leaking(x, U, h, *, keep=rc.Learned(0.9, low=0, high=1)):
+        return keep * h + (1 - keep) * rc.tanh(x.h + U.h(h))
+    ```
+    """
 
     value: First
     low: float | None = None
@@ -76,7 +97,14 @@ class Learned:
 
 @dataclass(frozen=True)
 class Fixed:
-    """A per-unit parameter that is not trained: `Fixed([1, 2, 4, 8])` gives four equal groups of units their own value."""
+    """A per-unit parameter that is not trained: `Fixed([1, 2, 4, 8])` gives four equal groups of units their own value.
+
+    ```python
+    @rc.cell
+    def paced(x, U, h, *, pace=rc.Fixed([0.1, 0.9])):
+        return (1 - pace) * h + pace * rc.tanh(x.h + U.h(h))        # half of the units are slow
+    ```
+    """
 
     value: First
 

@@ -483,12 +483,13 @@ text { font-family: "DejaVu Sans", Verdana, "Segoe UI", Helvetica, Arial, sans-s
 
 
 def draw(graph: Graph) -> str:
-    """The cell as an SVG picture. The same graph gives the same bytes.
+    """The cell as SVG, the same bytes for the same graph. Boxes carry `data-name` and show their equation when pointed at.
 
-    Boxes carry `data-name` (the state, gate or input that they stand for) and show their equation when pointed at.
+    ```python
+    rc.plots.draw_cell(rc.find_cell("gru").graph)
+    ```
     """
-    layout = _Layout(_Reader(graph).read()).arrange()
-    every = [box for column in layout.columns for box in column]
+    every = [box for column in (layout := _Layout(_Reader(graph).read()).arrange()).columns for box in column]
     width = max(box.x + (box.width + box.footprint) / 2 for box in every) + MARGIN
     height = max(box.y + box.below for box in every) + MARGIN
     parts = [

@@ -23,6 +23,10 @@ def recurrent_dropout(cell: Cell, p: float) -> Cell:
 
     Gal & Ghahramani 2016, A Theoretically Grounded Application of Dropout in Recurrent Neural Networks. The kept units are
     scaled by 1 / (1 - p), so evaluation needs no change.
+
+    ```python
+    layer = rc.Recurrent(rc.recurrent_dropout(rc.find_cell("gru"), 0.2), 3, 8)
+    ```
     """
     if not 0 <= p < 1:
         raise OptionError(f"recurrent_dropout: p must lie in [0, 1); got {p}.")

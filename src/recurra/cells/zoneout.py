@@ -12,6 +12,10 @@ def zoneout(cell: Cell, p: float | Mapping[str, float]) -> Cell:
 
     Krueger et al. 2017, Zoneout. When evaluating, the next state is the mean: p · old + (1 - p) · new. `p` may differ by
     state: `zoneout(lstm, {"h": 0.05, "c": 0.5})`.
+
+    ```python
+    layer = rc.Recurrent(rc.zoneout(rc.find_cell("lstm"), {"h": 0.05, "c": 0.5}), 3, 8)
+    ```
     """
     shares = dict(p) if isinstance(p, Mapping) else dict.fromkeys(cell.states, p)
     for name, share in shares.items():

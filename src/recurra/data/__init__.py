@@ -1,32 +1,24 @@
 """Data: files and Python objects to sequences, and sequences to batches; synthetic data."""
 
-from recurra.data.batches import Batch, Batches, Chunks, Generated, Sequences
-from recurra.data.events import EventLog, read_log
+from recurra.data.batches import Chunks, Sequences
+from recurra.data.events import read_log
 from recurra.data.forest import balanced, make_forest
 from recurra.data.formal import dyck, tomita
 from recurra.data.in_memory import write_data
 from recurra.data.labelled import read_labelled
-from recurra.data.labelled_batches import LabelledSequences
 from recurra.data.machine_log import simulate_log, write_log
 from recurra.data.pair_tasks import synthetic_dates, synthetic_sums
 from recurra.data.pairs import read_pairs
 from recurra.data.plane import synthetic as synthetic_points
-from recurra.data.rolls import read_rolls
 from recurra.data.series import read_timed_series
 from recurra.data.series_tasks import lorenz, mackey_glass, narma, seasons, sines
 from recurra.data.signal_noise import posterior, signal_and_noise
 from recurra.data.tasks import adding, copying, flip_flop, parity
-from recurra.data.text import read_documents, split_by_document, split_by_position
-from recurra.data.tokenizers import build_tokenizer, tokenizer_from_json
+from recurra.data.tokenizers import build_tokenizer
 from recurra.data.trees import build_vocabulary, parse_expressions, read_trees
 
 __all__ = [
-    "Batch",
-    "Batches",
     "Chunks",
-    "EventLog",
-    "Generated",
-    "LabelledSequences",
     "Sequences",
     "adding",
     "balanced",
@@ -42,23 +34,18 @@ __all__ = [
     "parity",
     "parse_expressions",
     "posterior",
-    "read_documents",
     "read_labelled",
     "read_log",
     "read_pairs",
-    "read_rolls",
     "read_timed_series",
     "read_trees",
     "seasons",
     "signal_and_noise",
     "simulate_log",
     "sines",
-    "split_by_document",
-    "split_by_position",
     "synthetic_dates",
     "synthetic_points",
     "synthetic_sums",
-    "tokenizer_from_json",
     "tomita",
     "write_data",
     "write_log",

@@ -147,6 +147,11 @@ class Chunks(Batches):
     Row k of a batch goes on where row k of the batch before stopped, so that state can be carried; the first batch of an
     epoch is fresh. With `shuffle`, each epoch starts at another offset, 0 to length - 1, so that the cuts fall elsewhere.
     Of `world` ranks, each has its own streams, next to each other, and keeps them.
+
+    ```python
+    batch = rc.data.Chunks(torch.arange(1000), batch_size=4, length=20).next()
+    batch.inputs, batch.targets, batch.fresh                        # [4, 20], [4, 20], True
+    ```
     """
 
     carries = True
@@ -265,6 +270,11 @@ class Sequences(Examples):
     """Many sequences of tokens.
 
     A sequence brings its own start and end: its inputs are all but the last token, its targets all but the first.
+
+    ```python
+    batch = rc.data.Sequences([torch.tensor([0, 3, 4, 1]), torch.tensor([0, 3, 1])], batch_size=2).next()
+    batch.inputs, batch.lengths
+    ```
     """
 
     def __init__(self, sequences: Sequence[Int[Tensor, " n"]], batch_size: int, **order: Unpack[Order]):

@@ -71,6 +71,11 @@ def read_log(
     Events of a case are put in the order of their times; those with the same time, or without, stay in the order of the file.
 
     - `attributes`: further columns, taken as categories.
+
+    ```python
+    rc.data.write_log("log.csv", rc.data.simulate_log(20, seed=0))
+    log = rc.data.read_log("log.csv", case="case", activity="state")
+    ```
     """
     path = Path(path)
     if not path.is_file():

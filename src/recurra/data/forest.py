@@ -85,7 +85,12 @@ class Forest:
 def make_forest(
     parents: Sequence[Sequence[int]], tokens: Sequence[Sequence[int]], labels: Sequence[Sequence[int]] | None = None
 ) -> Forest:
-    """A forest from each tree's parents (−1 at the root, which comes first; a parent comes before its children) and tokens."""
+    """A forest from each tree's parents (−1 at the root, which comes first; a parent comes before its children) and tokens.
+
+    ```python
+    forest = rc.data.make_forest([[-1, 0, 0]], [[0, 1, 2]])         # one tree: a root with two leaves
+    ```
+    """
     if not parents:
         raise DataError("A forest was asked for, but there is no tree. Give at least one.")
     above: list[int] = []
@@ -119,7 +124,7 @@ def balanced(sequences: Sequence[Int[Tensor, " n"]], inner: int) -> Forest:
     - `inner`: the token of the nodes above the leaves.
 
     ```python
-    balanced([torch.tensor([4, 5, 6])], inner=0).tokens.tolist()       # [0, 0, 4, 5, 6]: ((4 5) 6)
+    rc.data.balanced([torch.tensor([4, 5, 6])], inner=0).tokens.tolist()       # [0, 0, 4, 5, 6]: ((4 5) 6)
     ```
     """
     parents: list[list[int]] = []

@@ -124,7 +124,12 @@ TOMITA: dict[int, tuple[str, str, str]] = {
 
 
 def tomita(number: int) -> FormalLanguage:
-    """One of Tomita's seven languages over 0 and 1."""
+    """One of Tomita's seven languages over 0 and 1.
+
+    ```python
+    strings, classes, lengths = rc.data.tomita(4).draw(count=64, length=20, seed=0)     # no three zeros in a row
+    ```
+    """
     if number not in TOMITA:
         raise OptionError(f"Tomita's languages are numbered 1 to 7; got {number}.")
     _, accepts, table = TOMITA[number]
@@ -141,6 +146,10 @@ def dyck(kinds: int, depth: int) -> FormalLanguage:
     """Brackets of some kinds that close in order, no more than `depth` of them open at a time.
 
     A prefix is closed, open, or broken for good. A state is what is open, 1 + k + k² + … + kᵈ of them, or the broken one.
+
+    ```python
+    strings, classes, lengths = rc.data.dyck(kinds=2, depth=3).draw(count=64, length=20, seed=0)
+    ```
     """
     if not 1 <= kinds <= len(BRACKETS):
         raise OptionError(f"there are 1 to {len(BRACKETS)} kinds of brackets; got {kinds}.")

@@ -50,8 +50,10 @@ def write_data(kind: str, data: object, folder: Path, *, lines: bool = False, pe
     """Write an object to `folder/data.*`, or several documents into the folder `folder/data`, and return that path.
 
     ```python
-    path = write_data("labelled", (["good", "bad"], [1, 0]), folder)      # folder/data.jsonl
-    read_labelled(path)
+    from pathlib import Path
+
+    path = rc.data.write_data("labelled", (["good", "bad"], [1, 0]), Path("."))     # data.jsonl
+    rc.data.read_labelled(path)
     ```
 
     - `kind`: one of `TAKES`.

@@ -71,7 +71,10 @@ def read_labelled(path: str | Path, how: How = How()) -> Labelled:
     """The sequences of a file.
 
     ```python
-    read_labelled("reviews.csv", How(text="review", label="stars"))
+    from pathlib import Path
+
+    Path("reviews.csv").write_text("text,label\\na fine film,good\\na poor film,bad\\n")
+    rc.data.read_labelled("reviews.csv")
     ```
     """
     file = Path(path).expanduser()

@@ -19,7 +19,7 @@ def simulate_log(cases: int = 300, length: int = 100, seed: int = 0, noise: floa
     """The machine at work, up to `length` triggers a case; `noise` is the share of triggers that do nothing.
 
     ```python
-    log = simulate_log(cases=1, length=6, seed=3)
+    log = rc.data.simulate_log(cases=1, length=6, seed=3)
     log.cases[0].activities                    # ['Power', 'Program 1', …]
     log.cases[0].attributes["state"]           # ['Off', 'Idle', …]: what each trigger met
     ```
@@ -42,7 +42,12 @@ def walk(triggers: Iterable[str]) -> list[Machine]:
 
 
 def write_log(path: str | Path, log: EventLog) -> None:
-    """The log as CSV, with the columns case, step, state, output and trigger."""
+    """The log as CSV, with the columns case, step, state, output and trigger.
+
+    ```python
+    rc.data.write_log("log.csv", rc.data.simulate_log(20, seed=0))
+    ```
+    """
     rows = (
         (case.name, step, *row)
         for case in log.cases

@@ -54,7 +54,7 @@ def synthetic_dates(count: int, seed: int = 0) -> list[Pair]:
     No day comes twice, so that a part that is held out has no day that was seen in any format.
 
     ```python
-    synthetic_dates(2)  # [Pair("the 3rd of JULY ...", "....-07-03"), ...]
+    rc.data.synthetic_dates(2)  # [Pair("the 3rd of JULY ...", "....-07-03"), ...]
     ```
     """
     days = (LAST - FIRST).days + 1
@@ -76,7 +76,7 @@ def synthetic_sums(count: int, seed: int = 0, digits: int = 3) -> list[Pair]:
     No two numbers come together twice, in either order, so that a part that is held out was never seen.
 
     ```python
-    synthetic_sums(2)  # [Pair("407+58", "564"), ...]: 407 + 58 = 465
+    rc.data.synthetic_sums(2)  # [Pair("407+58", "564"), ...]: 407 + 58 = 465
     ```
     """
     numbers = 10**digits

@@ -39,8 +39,10 @@ def read_pairs(path: str | Path, target_path: str | Path | None = None) -> list[
     line of titles. A source must not be empty; a target may be. Text as `read_documents` takes it: UTF-8, plain or `.gz`.
 
     ```python
-    read_pairs("german-english.tsv")
-    read_pairs("corpus.de", "corpus.en")
+    from pathlib import Path
+
+    Path("german-english.tsv").write_text("eins\\tone\\nzwei\\ttwo\\n")
+    rc.data.read_pairs("german-english.tsv")           # or two files with a line each: read_pairs("corpus.de", "corpus.en")
     ```
     """
     if target_path is None:

@@ -46,7 +46,7 @@ def synthetic(task: str, count: int, seed: int = 0, noise: float = 0.0) -> Label
     """`count` points of a task, as many of each class as can be.
 
     ```python
-    points = synthetic("spirals", 1000, noise=0.02)
+    points = rc.data.synthetic_points("spirals", 1000, noise=0.02)
     points.x, points.labels                            # [1000, 2] in [−1, 1], and 0 or 1
     ```
 

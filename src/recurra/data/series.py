@@ -109,6 +109,13 @@ def read_timed_series(path: str | Path, columns: Sequence[str] = (), time: str |
     """The same, with values that may be missing (empty, `nan`, `NA`, `?`), and with times that are read as such.
 
     - `time`: the column of times; without it, one with a usual name (`date`, `timestamp`, …) that is not among `columns`.
+
+    ```python
+    from pathlib import Path
+
+    Path("load.csv").write_text("time,load\\n2024-01-01,3.5\\n2024-01-02,\\n2024-01-03,4\\n")
+    rc.data.read_timed_series("load.csv").values                    # the second is missing: NaN
+    ```
     """
     names, rows = _rows(path)
     usual = [name for name in names if name.lower() in TIMES and name not in columns]

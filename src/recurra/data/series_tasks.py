@@ -23,6 +23,10 @@ def mackey_glass(length: int, seed: int = 0, delay: int = 17, step: float = 0.1)
     Runge-Kutta of order 4 with steps of `step` (1 and the delay must be multiples of it); half a step back the delayed value
     is Hermite's cubic through its two neighbours and their slopes, which is of order 4 too. The history before time 0 is a
     constant, drawn from [1, 1.4]; the first 1000 values are dropped. Mackey & Glass 1977.
+
+    ```python
+    rc.data.mackey_glass(100)                                       # [100, 1]
+    ```
     """
     check_sizes("mackey_glass", length=(length, 1), delay=(delay, 1))
     per, lag = round(1 / step), round(delay / step)
@@ -52,6 +56,10 @@ def lorenz(length: int, seed: int = 0, interval: float = 0.02) -> Float[Tensor, 
 
     Runge-Kutta of order 4 with ten steps to a row, from a point drawn near (1, 1, 25); the first 500 rows are dropped.
     Lorenz 1963.
+
+    ```python
+    rc.data.lorenz(500)                                             # [500, 3]
+    ```
     """
     check_sizes("lorenz", length=(length, 1))
     x, y, z = (np.array([1.0, 1.0, 25.0]) + np.random.default_rng(seed).uniform(-1, 1, 3)).tolist()
@@ -81,6 +89,10 @@ def narma(length: int, seed: int = 0, order: int = 10) -> tuple[Float[Tensor, "T
 
     Row t of the targets is y(t+1), the value that has just become known. The rare draw that runs away is drawn again.
     Atiya & Parlos 2000.
+
+    ```python
+    u, y = rc.data.narma(200)
+    ```
     """
     check_sizes("narma", length=(length, 1), order=(order, 1))
     random = np.random.default_rng(seed)
@@ -96,7 +108,12 @@ def narma(length: int, seed: int = 0, order: int = 10) -> tuple[Float[Tensor, "T
 
 
 def sines(length: int, seed: int = 0, count: int = 2) -> Float[Tensor, "T 1"]:
-    """The sum of `count` sines (1 to 8), with phases drawn from the seed."""
+    """The sum of `count` sines (1 to 8), with phases drawn from the seed.
+
+    ```python
+    rc.data.sines(200, count=3)                                     # [200, 1]
+    ```
+    """
     check_sizes("sines", length=(length, 1))
     if not 1 <= count <= len(FREQUENCIES):
         raise OptionError(f"sines: count must lie between 1 and {len(FREQUENCIES)}; got {count}.")
@@ -106,7 +123,12 @@ def sines(length: int, seed: int = 0, count: int = 2) -> Float[Tensor, "T 1"]:
 
 
 def seasons(length: int, seed: int = 0) -> Float[Tensor, "T 1"]:
-    """A load by the hour: days whose peak is high on five days of seven, a slow drift, and noise that grows with the load."""
+    """A load by the hour: days whose peak is high on five days of seven, a slow drift, and noise that grows with the load.
+
+    ```python
+    rc.data.seasons(24 * 7)                                         # [168, 1]
+    ```
+    """
     check_sizes("seasons", length=(length, 1))
     random = np.random.default_rng(seed)
     hour = np.arange(length)

@@ -49,7 +49,7 @@ def signal_and_noise(
     """Sequences of the task: the inputs of each step, its label, and the hidden state of the signal behind them.
 
     ```python
-    x, y, states = signal_and_noise(count=100, length=50, seed=0)      # [100, 50, 14], [100, 50], [100, 50]
+    x, y, states = rc.data.signal_and_noise(count=100, length=50, seed=0)      # [100, 50, 14], [100, 50], [100, 50]
     ```
     """
     check_sizes("signal_and_noise", count=(count, 1), length=(length, 1))
@@ -70,6 +70,11 @@ def posterior(inputs: Float[Tensor, "N T 14"]) -> Float[Tensor, "N T"]:
     """P(the step is positive | the inputs up to it): the prediction of a causal model that knows how the data were drawn.
 
     Exact filtering of the signal: P(state) is moved on by one step, then weighed by how likely each state emits what is seen.
+
+    ```python
+    x, y = rc.data.signal_and_noise(4, 50)[:2]
+    rc.data.posterior(x)                                            # [4, 50]
+    ```
     """
     seen = inputs.double().numpy()[..., :EMITTED]
     likely = np.where(seen[:, :, None] > 0.5, SIGNAL, 1 - SIGNAL).prod(-1)

@@ -16,6 +16,10 @@ def adding(count: int, length: int, seed: int = 0) -> tuple[Float[Tensor, "N T 2
 
     Each step brings a number, uniform in [0, 1), and a mark, which is 1 at one step of the first half and at one of the
     second half, 0 elsewhere. Hochreiter & Schmidhuber 1997; in the form of Arjovsky et al. 2016.
+
+    ```python
+    x, y = rc.data.adding(8, 50)
+    ```
     """
     check_sizes("adding", count=(count, 1), length=(length, 2))
     random = torch.Generator().manual_seed(seed)
@@ -41,6 +45,10 @@ def copying(
     Inputs are `span` random symbols 0 to symbols - 1, then length - 1 blanks (the number `symbols`), one sign to start
     (`symbols + 1`) and `span` blanks. Targets are length + span blanks, then the random symbols. There are symbols + 2
     kinds of input. Hochreiter & Schmidhuber 1997; in the form of Arjovsky et al. 2016.
+
+    ```python
+    x, y = rc.data.copying(8, 50)
+    ```
     """
     check_sizes("copying", count=(count, 1), length=(length, 1), symbols=(symbols, 1), span=(span, 1))
     random = torch.Generator().manual_seed(seed)
@@ -67,6 +75,10 @@ def flip_flop(
     target is always defined. Sussillo & Barak 2013.
 
     - `delay`: targets come so many steps late, and are 0 before: pulses on their way must be remembered too.
+
+    ```python
+    x, y = rc.data.flip_flop(8, 50)
+    ```
     """
     check_sizes("flip_flop", count=(count, 1), length=(length, 1), bits=(bits, 1), delay=(delay, 0))
     random = torch.Generator().manual_seed(seed)
@@ -79,7 +91,12 @@ def flip_flop(
 
 
 def parity(count: int, length: int, seed: int = 0) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N T"]]:
-    """Running parity: at every step, whether the number of ones so far is odd. One bit must be held for ever."""
+    """Running parity: at every step, whether the number of ones so far is odd. One bit must be held for ever.
+
+    ```python
+    x, y = rc.data.parity(8, 50)
+    ```
+    """
     check_sizes("parity", count=(count, 1), length=(length, 1))
     bits = torch.randint(2, (count, length), generator=torch.Generator().manual_seed(seed))
     return bits, bits.cumsum(1) % 2

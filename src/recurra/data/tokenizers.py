@@ -210,6 +210,11 @@ def build_tokenizer(
       not merged.
     - `max_size`: the most tokens that there may be in all; the most frequent are kept.
     - `sequences`: also make tokens for the start and the end of a sequence.
+
+    ```python
+    tokenizer = rc.data.build_tokenizer("word", ["the cat sat", "the dog"])
+    tokenizer.decode(tokenizer.encode("the cat"))
+    ```
     """
     choose_from("tokens", kind, KINDS)
     if min_count < 1:

@@ -91,6 +91,10 @@ def build_vocabulary(train: Sequence[Tree], others: Sequence[Tree] = (), min_cou
     """The tokens of training trees, the most frequent first; the classes of those and of others.
 
     - `min_count`: tokens that are seen less often become `<unk>`.
+
+    ```python
+    vocabulary = rc.data.build_vocabulary(rc.data.parse_expressions("(1 (0 a) (1 b))"))
+    ```
     """
     counts = Counter(token for tree in train for token in tree.tokens if token is not None)
     kept = sorted((s for s in counts if counts[s] >= min_count), key=lambda s: (-counts[s], s))
@@ -109,6 +113,13 @@ def read_trees(path: str | Path, labels: str = "every") -> list[Tree]:
     | `.jsonl` | a tree on each line |
     | `.py` | one for each function, labelled by its file or folder: see `python_trees`; others beside them are left out |
     | any other | bracketed expressions: see `parse_expressions` |
+
+    ```python
+    from pathlib import Path
+
+    Path("trees.txt").write_text("(1 (0 a) (1 b))")
+    rc.data.read_trees("trees.txt")
+    ```
     """
     documents = read_documents(path)
     source = [each for each in documents if each.name.endswith(".py")]
@@ -141,6 +152,10 @@ def parse_expressions(text: str, name: str = "the text", labels: str = "every") 
     A bracket holds a head and then words or brackets. A head is a label, and a bracket with a single word is a leaf that reads
     it; or a token that the node reads (`labels="outer"`, as for the categories of `(yes (S (NP the cat) (VP sat)))`), and
     then each word is a leaf of its own.
+
+    ```python
+    rc.data.parse_expressions("(1 (0 a) (1 b))")
+    ```
     """
     choose_from("labels", labels, LABELS)
     fail = partial(_fail, text, name)

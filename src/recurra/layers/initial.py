@@ -39,6 +39,10 @@ def spectral_radius(rho: float, density: float = 1.0) -> Initialiser:
     """A random matrix scaled so that its largest eigenvalue has magnitude `rho`: near 1 for long memory.
 
     - `density`: the share of its numbers that are not zero.
+
+    ```python
+    layer = rc.Recurrent("elman", 3, 50, init=rc.spectral_radius(0.9, density=0.1))
+    ```
     """
     if not rho > 0:
         raise OptionError(f"spectral_radius: rho must be positive; got {rho}.")

@@ -37,7 +37,7 @@ class Recurrent(nn.Module):
     - `engine`: `auto`, or the name of one.
 
     ```python
-    layer = Recurrent("lstm", input_size=8, hidden_size=16, layers=2)
+    layer = rc.Recurrent("lstm", input_size=8, hidden_size=16, layers=2)
     trace = layer(torch.randn(4, 20, 8), lengths=torch.tensor([20, 7, 13, 1]))
     trace.outputs.shape         # [4, 20, 16]
     h, c = trace.final[-1][0]   # last layer, first direction: the state at each sequence's true end
@@ -119,6 +119,7 @@ class Recurrent(nn.Module):
 
     @property
     def bidirectional(self) -> bool:
+        """Whether it reads from both ends."""
         return len(cast(nn.ModuleList, self.layers[0])) == 2
 
     def forward(

@@ -19,7 +19,7 @@ class Stepper:
     It copies the weights as they are now and holds the state. Equal to the layer called on the whole sequence.
 
     ```python
-    stepper = Stepper(Recurrent("lstm", input_size=1, hidden_size=32))
+    stepper = rc.Stepper(rc.Recurrent("lstm", input_size=1, hidden_size=32))
     y = stepper.step(torch.tensor([0.5]))        # [32]; overwritten by the next call
     ys = stepper.chunk(torch.randn(480, 1))      # [480, 32]; goes on where step stopped
     ```

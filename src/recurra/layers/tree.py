@@ -286,8 +286,8 @@ class Tree(nn.Module):
     - `arity`: for `plain` and `n-ary`, the most children that a node may have; 2 if left out.
 
     ```python
-    forest = make_forest([[-1, 0, 0]], [[0, 1, 2]])          # one tree: a root with two leaves
-    layer = Tree(8, 16, composition="fold", cell="gru")
+    forest = rc.data.make_forest([[-1, 0, 0]], [[0, 1, 2]])          # one tree: a root with two leaves
+    layer = rc.Tree(8, 16, composition="fold", cell="gru")
     outputs = layer(torch.randn(3, 8), forest)               # [3, 16]: one row for each node, in the forest's order
     outputs[forest.roots]                                    # [1, 16]
     ```

@@ -27,7 +27,12 @@ OVER_TIME = ("sum", "mean", "1/t", "last")
 
 @dataclass(frozen=True)
 class ElmanWeights:
-    """The weights of a(t) = W_x x(t) + W_h h(t−1) + b and o(t) = W_y h(t) + c."""
+    """The weights of a(t) = W_x x(t) + W_h h(t−1) + b and o(t) = W_y h(t) + c.
+
+    ```python
+    weights = rc.lecture.ElmanWeights(*(torch.randn(size, dtype=torch.float64) for size in ((4, 3), (4, 4), 4, (2, 4), 2)))
+    ```
+    """
 
     W_x: Float[Tensor, "H D"]
     W_h: Float[Tensor, "H H"]
@@ -117,6 +122,12 @@ def elman_forward(
       per sequence: `[B]`, or `[B, O]`.
 
     Elman 1990; in this notation: Goodfellow, Bengio & Courville 2016, Deep Learning, section 10.2.
+
+    ```python
+    weights = rc.lecture.ElmanWeights(*(torch.randn(size, dtype=torch.float64) for size in ((4, 3), (4, 4), 4, (2, 4), 2)))
+    x, y = torch.randn(1, 5, 3, dtype=torch.float64), torch.randint(2, (1, 5))
+    rc.lecture.elman_forward(weights, x, y).loss
+    ```
     """
     choose_from("activation", activation, ELMAN_ACTIVATIONS)
     choose_from("over_time", over_time, OVER_TIME)
@@ -192,6 +203,12 @@ def elman_bptt(forward: ElmanForward) -> ElmanGradients:
 
     Each weight is the same at every step, so its gradient is a sum over the steps (and over the batch); the state before
     the first step and the inputs belong to one sequence each. Werbos 1990.
+
+    ```python
+    weights = rc.lecture.ElmanWeights(*(torch.randn(size, dtype=torch.float64) for size in ((4, 3), (4, 4), 4, (2, 4), 2)))
+    x, y = torch.randn(1, 5, 3, dtype=torch.float64), torch.randint(2, (1, 5))
+    rc.lecture.elman_bptt(rc.lecture.elman_forward(weights, x, y)).W_h
+    ```
     """
     weights, delta = forward.weights, elman_deltas(forward)
     return ElmanGradients(
@@ -219,6 +236,12 @@ def elman_bptt_double_sum(forward: ElmanForward) -> tuple[ElmanGradients, Float[
     The second result holds the norm of each contribution to ∂L/∂W_h: `norms[t, k]` is what the loss at step t contributes through
     the use of W_h at step k (both counted from 0), zero for k > t. Along a row, to the left, it shrinks or grows as
     the product of Jacobians does. Where h0 is zero, so is column 0. Pascanu, Mikolov & Bengio 2013.
+
+    ```python
+    weights = rc.lecture.ElmanWeights(*(torch.randn(size, dtype=torch.float64) for size in ((4, 3), (4, 4), 4, (2, 4), 2)))
+    x, y = torch.randn(1, 5, 3, dtype=torch.float64), torch.randint(2, (1, 5))
+    gradients, norms = rc.lecture.elman_bptt_double_sum(rc.lecture.elman_forward(weights, x, y))
+    ```
     """
     weights, x = forward.weights, forward.x
     B, T, H = forward.h.shape
@@ -251,7 +274,12 @@ def elman_bptt_double_sum(forward: ElmanForward) -> tuple[ElmanGradients, Float[
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of a feed-forward network: φ(W y + b), with φ one of `tanh`, `sigmoid`, `relu`, `softplus`, `linear`."""
+    """One layer of a feed-forward network: φ(W y + b), with φ one of `tanh`, `sigmoid`, `relu`, `softplus`, `linear`.
+
+    ```python
+    rc.lecture.Layer(torch.randn(4, 3), torch.zeros(4), "relu")
+    ```
+    """
 
     W: Float[Tensor, "J I"]
     b: Float[Tensor, " J"]
@@ -299,6 +327,11 @@ def feedforward_deltas(layers: Sequence[Layer], x: Float[Tensor, "N I"], targets
 
     - `targets`: real numbers `[N, O]`, or whole numbers `[N]`, which are classes. The last layer is linear then, z is the softmax
       of its output, and J = −1/n Σ log z_t: its δ_k = −(t_k − z_k), with t one-hot.
+
+    ```python
+    layers = [rc.lecture.Layer(torch.randn(4, 3), torch.zeros(4)), rc.lecture.Layer(torch.randn(2, 4), torch.zeros(2), "linear")]
+    rc.lecture.feedforward_deltas(layers, torch.randn(8, 3), torch.randint(2, (8,)))
+    ```
     """
     _check_network(layers, x, targets)
     n = len(x)
@@ -329,7 +362,12 @@ def feedforward_deltas(layers: Sequence[Layer], x: Float[Tensor, "N I"], targets
 
 
 def layers_of(model: Feedforward) -> list[Layer]:
-    """The layers of a model, for `feedforward_deltas`; they read `model.scaling(x)`."""
+    """The layers of a model, for `feedforward_deltas`; they read `model.scaling(x)`.
+
+    ```python
+    rc.lecture.layers_of(rc.models.multilayer([3], 2, hidden_size=4))
+    ```
+    """
     found = hidden_layers(model)
     if found.residual and len(found.maps) > 1:
         raise OptionError("the δ rule is written for layers one above the other; this model has residual connections.")
@@ -378,6 +416,12 @@ def stochastic_backpropagation(
 
     The layers given are left as they are. It ends early, not converged, where J or ∇J is no longer finite: lower η.
     Robbins & Monro 1951.
+
+    ```python
+    layers = [rc.lecture.Layer(torch.randn(4, 3), torch.zeros(4)), rc.lecture.Layer(torch.randn(2, 4), torch.zeros(2), "linear")]
+    x, y = torch.randn(8, 3), torch.randint(2, (8,))
+    rc.lecture.stochastic_backpropagation(layers, x, y, learning_rate=0.1, epsilon=0.01, max_steps=50)
+    ```
     """
     _check_network(layers, x, targets)
     for name, value in (("learning_rate", learning_rate), ("epsilon", epsilon)):

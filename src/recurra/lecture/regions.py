@@ -35,8 +35,9 @@ class Rectifier:
     """h ← max(0, W h + b) for each of `hidden`, then V h + c. With `residual`, from the second layer on, h is added.
 
     ```python
-    network = Rectifier(hidden=((W, b),), output=(V, c))
-    y = network(x)                                     # [N, n] → [N, outputs]
+    W, b, V, c = np.eye(2), np.zeros(2), np.ones((1, 2)), np.zeros(1)
+    network = rc.lecture.Rectifier(hidden=((W, b),), output=(V, c))
+    y = network(np.ones((5, 2)))                       # [N, n] → [N, outputs]
     ```
     """
 
@@ -99,7 +100,12 @@ class Rectifier:
 
 
 def rectifier_of(model: Feedforward) -> Rectifier:
-    """The rectifier network that a trained model is, its scaling of inputs included."""
+    """The rectifier network that a trained model is, its scaling of inputs included.
+
+    ```python
+    rc.lecture.rectifier_of(rc.models.multilayer([2], 2, hidden_size=4))
+    ```
+    """
     layers = hidden_layers(model)
     if layers.activation.name != "relu" and len(layers.maps):
         raise OptionError(
@@ -128,7 +134,7 @@ def polygonal_network(points: Sequence[tuple[float, float]]) -> Rectifier:
     on one side of its knot, so that left of x₁ one is on, and after every further knot one more.
 
     ```python
-    roof = polygonal_network([(0, 0), (1, 2), (3, 1)])
+    roof = rc.lecture.polygonal_network([(0, 0), (1, 2), (3, 1)])
     roof(np.array([[0.5]]))                            # [[1.0]]
     ```
     """
@@ -160,7 +166,12 @@ def polygonal_network(points: Sequence[tuple[float, float]]) -> Rectifier:
 
 
 def most_regions(hyperplanes: int, dimensions: int) -> int:
-    """Σ_{j ≤ n} C(m, j): what m hyperplanes can cut n dimensions into, and do in general position. Zaslavsky 1975."""
+    """Σ_{j ≤ n} C(m, j): what m hyperplanes can cut n dimensions into, and do in general position. Zaslavsky 1975.
+
+    ```python
+    rc.lecture.most_regions(3, 2)                                   # three lines cut a plane into 7
+    ```
+    """
     return sum(math.comb(hyperplanes, j) for j in range(dimensions + 1))
 
 
@@ -170,6 +181,10 @@ def upper_bound(inputs: int, widths: Sequence[int]) -> int:
 
     Residual connections, which join layers of one width, change nothing about it. Montúfar 2017, Notes on the number of linear
     regions of deep neural networks.
+
+    ```python
+    rc.lecture.upper_bound(2, [8, 8])
+    ```
     """
     bound, dimensions = 1, inputs
     for width in widths:
@@ -184,6 +199,10 @@ def lower_bound(inputs: int, widths: Sequence[int]) -> int | None:
     For equal widths m that is Ω((m/n)^{(L−1)n} mⁿ): exponential in the number of layers L, polynomial in m. `folding_network` is
     one that has them. It bounds the best network of a shape, not a given one; `None` where a layer is narrower than the input.
     Montúfar, Pascanu, Cho & Bengio 2014, theorem 5.
+
+    ```python
+    rc.lecture.lower_bound(2, [8, 8])
+    ```
     """
     if not widths:
         return 1
@@ -198,6 +217,10 @@ def folding_network(inputs: int, widths: Sequence[int], seed: int = 0) -> Rectif
     onto [0, 1], so that what the last layer cuts [0, 1]ⁿ into is repeated in every fold.
 
         fold(x) = (p x)₊ + Σ_{i = 1 … p−1} (−1)ⁱ 2 (p x − i)₊        of [0, 1], p times up and down
+
+    ```python
+    len(rc.lecture.regions_on_line(rc.lecture.folding_network(1, [4, 4]), 0, 1))
+    ```
     """
     if inputs not in (1, 2):
         raise OptionError(f"folding_network is for a line or a plane: 1 or 2 inputs; got {inputs}.")
@@ -266,6 +289,10 @@ def regions_on_line(network: Rectifier, low: float = -math.inf, high: float = ma
     """Walk along the line from break to break. The network has one input: restrict it with `along` otherwise.
 
     - `low`, `high`: the ends of the line; without them, it is infinite.
+
+    ```python
+    len(rc.lecture.regions_on_line(rc.lecture.folding_network(1, [6]), 0, 1))
+    ```
     """
     if network.inputs != 1:
         raise ShapeError(f"a line has one coordinate, but the network reads {network.inputs}. Use network.along(a, b).")
@@ -362,6 +389,10 @@ def regions_on_plane(
     Points are written as rays (x, y, w), which are the points (x, y)/w, and directions at infinity for w = 0; a region is the
     cone between a few rays, also an unbounded one. The plane is four such cones, its quadrants; a region that lies in several
     of them has the same pattern in each.
+
+    ```python
+    len(rc.lecture.regions_on_plane(rc.lecture.folding_network(2, [4, 4]), (0, 0), (1, 1)))
+    ```
     """
     if network.inputs != 2:
         raise ShapeError(

@@ -18,7 +18,12 @@ SHOWN = ("tanh", "sigmoid", "relu", "softplus", "linear")
 def scalar_gradient(
     v: float, activation: str = "tanh", *, steps: int = 50, x: float = 0.0, start: float = 0.5
 ) -> list[float]:
-    """∂h(t)/∂h(t−k) for k = 0 … steps, along the run from h = `start` with the input w x = `x` at every step."""
+    """∂h(t)/∂h(t−k) for k = 0 … steps, along the run from h = `start` with the input w x = `x` at every step.
+
+    ```python
+    rc.lecture.scalar_gradient(0.9, steps=10)
+    ```
+    """
     import torch
 
     function = ACTIVATIONS[choose_from("activation", activation, SHOWN)]
@@ -40,7 +45,14 @@ def scalar_gradient(
 
 
 def scalar_page() -> str:
-    """A page of its own with sliders for the weight and the input: the product over k, on a logarithmic scale."""
+    """A page of its own with sliders for the weight and the input: the product over k, on a logarithmic scale.
+
+    ```python
+    from pathlib import Path
+
+    Path("scalar.html").write_text(rc.lecture.scalar_page())
+    ```
+    """
     first = scalar_gradient(0.9)
     return _PAGE.replace("__FIRST__", json.dumps([math.log10(abs(value) + 1e-300) for value in first]))
 

@@ -14,7 +14,12 @@ from recurra.results import Result, Table
 
 @dataclass(frozen=True)
 class Confusion(Result):
-    """The confusion matrix: `counts[i][j]` examples of class i were predicted as class j."""
+    """The confusion matrix: `counts[i][j]` examples of class i were predicted as class j.
+
+    ```python
+    print(rc.metrics.Confusion(("cat", "dog"), ((8, 2), (1, 9))))
+    ```
+    """
 
     labels: Sequence[str]
     counts: Sequence[Sequence[int]]

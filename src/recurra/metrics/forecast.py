@@ -20,6 +20,10 @@ class Forecast(Result):
     - `low`, `high`: the bounds of an interval that holds `level` of the probability; `None` for a point forecast. `true`: what
       came, where that is known.
     - `times`: those of the steps to come, if rows have times.
+
+    ```python
+    rc.metrics.Forecast(("load",), torch.zeros(20, 1), torch.ones(5, 1)).plot()
+    ```
     """
 
     names: tuple[str, ...]

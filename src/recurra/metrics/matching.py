@@ -10,7 +10,12 @@ from recurra.errors import ShapeError
 
 
 def exact_match(predicted: Sequence[Hashable], wanted: Sequence[Hashable]) -> float:
-    """The share that is right from the first token to the last."""
+    """The share that is right from the first token to the last.
+
+    ```python
+    rc.metrics.exact_match(["ab", "cd"], ["ab", "ce"])              # 0.5
+    ```
+    """
     _check(predicted, wanted)
     return sum(a == b for a, b in zip(predicted, wanted, strict=True)) / len(wanted)
 
@@ -19,7 +24,7 @@ def edit_distance(predicted: Sequence[Hashable], wanted: Sequence[Hashable]) -> 
     """The fewest tokens to insert, delete or replace that turn one sequence into the other. Levenshtein 1966.
 
     ```python
-    edit_distance("kitten", "sitting")  # 3
+    rc.metrics.edit_distance("kitten", "sitting")  # 3
     ```
     """
     number = {token: k for k, token in enumerate(dict.fromkeys((*predicted, *wanted)))}
@@ -36,6 +41,10 @@ def bleu(predicted: Sequence[str], wanted: Sequence[str]) -> float | None:
     """BLEU of the corpus, 0 to 100 (Papineni et al. 2002), by the package sacrebleu.
 
     `None` where that is not installed, and where no target has the four words in a row that BLEU counts.
+
+    ```python
+    rc.metrics.bleu(["the cat sat on the mat"], ["the cat sat on a mat"])
+    ```
     """
     _check(predicted, wanted)
     if not any(len(text.split()) >= 4 for text in wanted):

@@ -16,7 +16,7 @@ def auc(scores: Float[Tensor, " N"], labels: Int[Tensor, " N"]) -> float:
     Exact: pairs with the same score count a half (Mann & Whitney 1947). Labels are 0 and 1; of one kind only, it is NaN.
 
     ```python
-    auc(torch.tensor([0.1, 0.4, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))      # 0.875
+    rc.metrics.auc(torch.tensor([0.1, 0.4, 0.4, 0.9]), torch.tensor([0, 0, 1, 1]))      # 0.875
     ```
     """
     _, place = scores.unique(return_inverse=True)

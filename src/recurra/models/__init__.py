@@ -14,7 +14,6 @@ from recurra.models.readout import Readout
 from recurra.models.reservoir import EchoState
 from recurra.models.sampling import Choice, sample
 from recurra.models.search import Continuation, Ending, beam_search
-from recurra.models.sequence import SequenceModel
 from recurra.models.tag import Tagger
 from recurra.models.translate import Translator
 from recurra.models.tree import TreeClassifier
@@ -36,7 +35,6 @@ __all__ = [
     "LanguageModel",
     "Markov",
     "Readout",
-    "SequenceModel",
     "Tagger",
     "Translator",
     "TreeClassifier",

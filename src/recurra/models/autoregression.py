@@ -22,7 +22,8 @@ class Autoregression:
     - `lags`: which k there are; `matrices`: A_k of each. Values that are missing are read as the last known ones.
 
     ```python
-    model = Autoregression.fit(series, order=4)
+    series = rc.data.sines(300)
+    model = rc.models.Autoregression.fit(series, order=4)
     paths = model.run_free(series[None], torch.rand(200, 24, 1, dtype=torch.float64))     # [1, 200, 24, 1]
     ```
     """
@@ -97,6 +98,10 @@ def find_season(values: Float[Tensor, "T C"]) -> int | None:
     """The lag at which the series is most like itself, after a straight line is taken out; `None` if it is at none.
 
     A multiple of the season is as good as the season itself: of lags nearly as good as the best, the shortest peak counts.
+
+    ```python
+    rc.models.find_season(torch.sin(torch.arange(200.0) * 2 * torch.pi / 12)[:, None])  # 12
+    ```
     """
     T = len(values)
     y = filled(values.double())

@@ -29,6 +29,11 @@ class DecisionTree(Result):
     - `feature`: which input is asked about, −1 at leaves; the answer is yes where it is greater than `threshold`.
     - `no`, `yes`: the number of the node that comes next. `counts`: how many samples of each class came by.
     - `features`, `classes`: names of the inputs and of the classes. `binary`: inputs that are 0 or 1.
+
+    ```python
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    print(rc.models.grow_tree(x, (x[:, 0] > 0).astype(int), ["age", "weight"], ["no", "yes"]))
+    ```
     """
 
     feature: Classes
@@ -198,7 +203,8 @@ def grow_tree(
     """A tree that predicts the label of each sample: the same tree for the same samples, and no branch without use.
 
     ```python
-    tree = grow_tree(x, network(x).argmax(-1).numpy(), ["age", "weight"], ["no", "yes"])
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    tree = rc.models.grow_tree(x, (x[:, 0] > x[:, 1]).astype(int), ["age", "weight"], ["no", "yes"])
     tree.average_path_length(x)
     ```
     """

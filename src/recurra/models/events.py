@@ -33,7 +33,8 @@ class EventModel(nn.Module):
 
     ```python
     model = rc.models.EventModel(rc.Recurrent("gru", 38, 32), activities=10, values=[4], times=6)
-    logits, gaps, _ = model(activities, times, attributes, lengths)      # [B, T, 11], [B, T]
+    activities, attributes = torch.randint(10, (2, 7)), torch.randint(4, (2, 7, 1))
+    logits, gaps, _ = model(activities, torch.zeros(2, 7, 6), attributes, torch.tensor([7, 5]))     # [B, T, 11], [B, T]
     ```
     """
 

@@ -216,7 +216,8 @@ class Feedforward(nn.Module):
     """Scores of classes from an example that is read as a whole: scaled, through features φ, through a linear map.
 
     ```python
-    model = multilayer((2,), classes=2, hidden_size=32, layers=2, activation="relu")
+    x = torch.randn(100, 2)
+    model = rc.models.multilayer((2,), classes=2, hidden_size=32, layers=2, activation="relu")
     model.prepare(x)                                   # the scaling, from training data
     logits = model(x)                                  # [N, 2]
     ```
@@ -247,7 +248,12 @@ class Feedforward(nn.Module):
 
 
 def linear_classifier(shape: Sequence[int], classes: int) -> Feedforward:
-    """logits = V x + c."""
+    """logits = V x + c.
+
+    ```python
+    rc.models.linear_classifier([2], 3)(torch.randn(4, 2))          # logits [4, 3]
+    ```
+    """
     return Feedforward(shape, nn.Flatten(), math.prod(shape), classes)
 
 
@@ -255,7 +261,12 @@ def basis_expansion(
     shape: Sequence[int], classes: int, *, basis: str = "polynomial", degree: int = 3, centres: int = 64
 ) -> Feedforward:
     """A linear classifier of basis functions: `polynomial` and `radial` ones are fixed, those of `learned` are radial too, and
-    move."""
+    move.
+
+    ```python
+    rc.models.basis_expansion([2], 3, basis="radial", centres=10)(torch.randn(4, 2))    # logits [4, 3]
+    ```
+    """
     choose_from("basis", basis, ("polynomial", "radial", "learned"))
     size = math.prod(shape)
     made = Polynomial(size, degree) if basis == "polynomial" else Radial(size, centres, learned=basis == "learned")
@@ -272,7 +283,12 @@ def multilayer(
     residual: bool = False,
     dropout: float = 0.0,
 ) -> Feedforward:
-    """Layers that learn their own features."""
+    """Layers that learn their own features.
+
+    ```python
+    rc.models.multilayer([2], 3, hidden_size=16, layers=2)(torch.randn(4, 2))           # logits [4, 3]
+    ```
+    """
     made = Layers(math.prod(shape), hidden_size, layers, activation, residual=residual, dropout=dropout)
     return Feedforward(shape, nn.Sequential(nn.Flatten(), made), made.output_size, classes)
 
@@ -290,7 +306,12 @@ def convolutional(
     residual: bool = False,
     dropout: float = 0.0,
 ) -> Feedforward:
-    """Convolutions and pooling, then layers."""
+    """Convolutions and pooling, then layers.
+
+    ```python
+    rc.models.convolutional([1, 8, 8], 3, channels=[4])(torch.randn(2, 1, 8, 8))        # logits [2, 3]
+    ```
+    """
     below = Convolutions(
         shape, channels, activation, kernel=kernel, pooling=pooling, residual=residual, dropout=dropout
     )

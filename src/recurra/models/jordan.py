@@ -20,9 +20,10 @@ class Jordan(nn.Module):
     - `inputs`: how many tokens x_t is one of; `outputs`: how many y_t is one of.
 
     ```python
-    model = Jordan(inputs=2, outputs=2, hidden_size=16)
-    logits = model(bits, parities)            # all steps at once, each with the true parity before it
-    predicted, logits = model.run(bits)            # step by step, each with its own
+    bits, parities = rc.data.parity(8, 20)
+    model = rc.models.Jordan(inputs=2, outputs=2, hidden_size=16)
+    logits = model(bits, parities)                     # all steps at once, each with the true parity before it
+    predicted, logits = model.run(bits)                # step by step, each with its own
     ```
     """
 

@@ -58,7 +58,7 @@ class Markov:
     The first token of a text or sequence is given and never predicted, as for a network that reads it and predicts the next.
 
     ```python
-    model = Markov.fit(torch.tensor([0, 1, 0, 1, 1]), order=1, vocabulary_size=2)
+    model = rc.models.Markov.fit(torch.tensor([0, 1, 0, 1, 1]), order=1, vocabulary_size=2)
     model.probabilities([0])                  # sums to 1
     model.score(torch.tensor([1, 0, 1]))      # nats per token
     ```
@@ -132,7 +132,13 @@ class Markov:
 def best_markov(
     train_ids: Data, valid_ids: Data, vocabulary_size: int, orders: Iterable[int] = (1, 2, 3, 4, 5, 6)
 ) -> Markov:
-    """The order that does best on validation data. What is common to all orders is counted once."""
+    """The order that does best on validation data. What is common to all orders is counted once.
+
+    ```python
+    ids = torch.tensor([0, 1, 2] * 50)
+    rc.models.best_markov(ids[:100], ids[100:], 3).order
+    ```
+    """
     tried = sorted(set(orders))
     if not tried:
         raise OptionError("best_markov needs at least one order to try; got none.")

@@ -36,8 +36,8 @@ class EchoState(nn.Module):
     - `draw`: draw the weights; `False` leaves them to be loaded.
 
     ```python
-    series = mackey_glass(4000)
-    model = EchoState(0, 1, feedback=True, hidden_size=300)
+    series = rc.data.mackey_glass(4000)
+    model = rc.models.EchoState(0, 1, feedback=True, hidden_size=300)
     model.standardise(series)
     model.learn(series, washout=200, penalty=1e-9)
     future = model.run_free(100, *model.warm_up(series[None]))     # [1, 100, 1]

@@ -20,6 +20,11 @@ class Choice:
     - `greedy`: the most probable one.
     - otherwise it is drawn, with logits divided by `temperature`, among the `top_k` most probable ones and among the fewest
       that have probability `top_p` together.
+
+    ```python
+    model = rc.models.LanguageModel(5, rc.Recurrent("gru", 8, 8))
+    list(rc.models.sample(model, [1, 2], 10, choice=rc.models.Choice(temperature=0.7, top_k=3)))
+    ```
     """
 
     greedy: bool = False
@@ -72,6 +77,11 @@ def sample(
     The end comes by the token `end` (not given back), by a stop drawn with `stop_probability` before each token, or by length.
     With `exactly`, the token `end` is never drawn: then a length τ that was drawn beforehand decides alone,
     P(y₁ … y_τ) = P(τ) P(y₁ … y_τ | τ). Nor are the tokens `never` drawn, such as the one that every sequence starts with.
+
+    ```python
+    model = rc.models.LanguageModel(5, rc.Recurrent("gru", 8, 8))
+    list(rc.models.sample(model, [1, 2], 10, generator=torch.Generator().manual_seed(0)))
+    ```
     """
     if not prime:
         raise OptionError("sampling needs at least one token to start from.")

@@ -31,7 +31,8 @@ class Continuation:
     """A language model that goes on from a beginning.
 
     ```python
-    beam_search(Continuation(model, torch.tensor([[1, 2, 3]])), Ending(limit=20), width=8)
+    model = rc.models.LanguageModel(5, rc.Recurrent("gru", 8, 8))
+    rc.models.beam_search(rc.models.Continuation(model, torch.tensor([[1, 2, 3]])), rc.models.Ending(limit=20), width=8)
     ```
     """
 
@@ -55,6 +56,10 @@ class Ending:
     - `lengths`: the length of each sequence, known beforehand; the end token is not predicted then. P(Y) = P(τ) P(Y | τ).
     - `stop_probability`: a stop is drawn before each token. For what is drawn, not for a beam.
     - `never`: tokens that are not predicted, such as the one that every sequence starts with.
+
+    ```python
+    rc.models.Ending(limit=50, end=0)
+    ```
     """
 
     limit: int
@@ -146,6 +151,12 @@ def beam_search(
     They are ranked by log P / n^`length_power`, with n tokens, the end token counted: 1 ranks by the mean per token, 0 by
     the probability alone, which favours short ones. Width 1 is the greedy search; a beam that holds everything finds the
     best there is.
+
+    ```python
+    model = rc.models.LanguageModel(5, rc.Recurrent("gru", 8, 8))
+    start = rc.models.Continuation(model, torch.tensor([[1, 2, 3]]))
+    rc.models.beam_search(start, rc.models.Ending(limit=10, end=0), width=4, n_best=2)
+    ```
     """
     if width < 1:
         raise OptionError(f"a beam has a width of at least 1; got {width}.")

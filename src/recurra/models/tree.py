@@ -21,7 +21,8 @@ class TreeClassifier(nn.Module):
     - `dropout`: of tokens' vectors and of outputs.
 
     ```python
-    model = TreeClassifier(vocabulary_size=20, classes=5, hidden_size=64, composition="child-sum")
+    forest = rc.data.make_forest([[-1, 0, 0]], [[0, 1, 2]])
+    model = rc.models.TreeClassifier(vocabulary_size=20, classes=5, hidden_size=64, composition="child-sum")
     logits = model(forest)          # [N, 5], in the forest's order
     logits[forest.roots]            # [B, 5]
     ```

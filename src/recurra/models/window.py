@@ -15,6 +15,10 @@ class WindowLanguageModel(nn.Module):
 
     Bengio et al. 2003, A Neural Probabilistic Language Model. The baseline that a recurrent model must beat: it sees nothing
     beyond its window, and gives each place in it weights of its own.
+
+    ```python
+    model = rc.models.WindowLanguageModel(5, window=3, embedding_size=8, hidden_size=16)
+    ```
     """
 
     def __init__(self, vocabulary_size: int, window: int, embedding_size: int, hidden_size: int):

@@ -85,7 +85,12 @@ def _with_words(machine: Automaton, between: str) -> list[str]:
 
 
 def to_dot(machine: Automaton) -> str:
-    """For Graphviz."""
+    """For Graphviz.
+
+    ```python
+    print(rc.plots.to_dot(rc.analysis.Moore("ab", ((1, 0), (1, 1)), ("no", "yes"))))
+    ```
+    """
     lines = ["digraph machine {", "  rankdir=LR;", '  node [shape=box, style=rounded]; start [shape=point, label=""];']
     lines += [f"  {k} [label={_quoted(name)}];" for k, name in enumerate(_with_words(machine, "\n"))]
     lines.append("  start -> 0;")
@@ -98,7 +103,12 @@ def _quoted(text: str) -> str:
 
 
 def to_mermaid(machine: Automaton) -> str:
-    """For Mermaid, which Markdown pages show as a picture."""
+    """For Mermaid, which Markdown pages show as a picture.
+
+    ```python
+    print(rc.plots.to_mermaid(rc.analysis.Moore("ab", ((1, 0), (1, 1)), ("no", "yes"))))
+    ```
+    """
 
     def plain(text: str) -> str:
         return "".join(sign if sign.isalnum() or sign in " ,/-ε" else f"#{ord(sign)};" for sign in text)
@@ -173,7 +183,12 @@ def _colour(state: int) -> str:
 
 
 def to_svg(machine: Automaton) -> str:
-    """A picture that needs no other program."""
+    """A picture that needs no other program.
+
+    ```python
+    svg = rc.plots.to_svg(rc.analysis.Moore("ab", ((1, 0), (1, 1)), ("no", "yes")))
+    ```
+    """
     layout = lay_out(machine)
     parts = []
     for state, box in enumerate(layout.boxes):

@@ -49,7 +49,8 @@ def draw(result: object, file: str | Path | None = None, *, endings: Sequence[st
     - `options`: of the painter.
 
     ```python
-    draw(gradient_flow(layer, x), "gradients.pdf")
+    flow = rc.gradient_flow(rc.Recurrent("lstm", 2, 8), torch.randn(60, 2), steps=40)
+    rc.plots.draw(flow, "gradients.pdf")               # as flow.plot("gradients.pdf")
     ```
     """
     found = next((PAINTERS[kind] for kind in type(result).__mro__ if kind in PAINTERS), None)

@@ -25,4 +25,5 @@ def paint_spectra(axis: Any, spectra: Spectra) -> None:
         axis.scatter(values.real, values.imag, label=label, **look)
     axis.set(xlabel="real part", ylabel="imaginary part", title="Eigenvalues and the unit circle", aspect="equal")
     axis.grid(alpha=0.6)
-    axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    if spectra.matrices:  # a cell without products has none
+        axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))

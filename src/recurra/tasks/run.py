@@ -90,6 +90,7 @@ class Run:
 
     @property
     def path(self) -> Path:
+        """The run folder."""
         return self.folder.path
 
     @property

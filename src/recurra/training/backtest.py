@@ -54,7 +54,12 @@ class Rolling:
 def roll(
     values: Float[Tensor, "T C"], begin: int, *, horizon: int, window: int, origins: int, samples: int, seed: int
 ) -> Rolling:
-    """At most `origins` of them, spread evenly, from the last row before `begin` to the last one that leaves room."""
+    """At most `origins` of them, spread evenly, from the last row before `begin` to the last one that leaves room.
+
+    ```python
+    rolling = rc.training.roll(rc.data.sines(300), 200, horizon=12, window=50, origins=5, samples=20, seed=0)
+    ```
+    """
     first, last = max(begin, window) - 1, len(values) - horizon - 1
     if last < first:
         raise DataError(
@@ -80,6 +85,12 @@ def score_paths(paths: Float[Tensor, "O S K C"], true: Float[Tensor, "O K C"], l
     - `crps`: E|X − y| − ½ E|X − X′| of independent draws X, X′: the absolute error of a whole distribution. Gneiting &
       Raftery 2007.
     - how often the truth lies in the interval that has `level` of the draws in its middle.
+
+    ```python
+    rolling = rc.training.roll(rc.data.sines(300), 200, horizon=12, window=50, origins=5, samples=20, seed=0)
+    model = rc.models.Autoregression.fit(rc.data.sines(300)[:200], 5)
+    rc.training.score_paths(rolling.forecast(model), rolling.true)
+    ```
     """
     S = paths.shape[1]
     ordered = paths.sort(dim=1).values

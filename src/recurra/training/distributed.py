@@ -75,7 +75,13 @@ class Ranks:
 
 @contextmanager
 def join(device: str) -> Iterator[Ranks]:
-    """The ranks that `torchrun` (or Slurm, or Ray) has started, until the block ends; alone where nobody has."""
+    """The ranks that `torchrun` (or Slurm, or Ray) has started, until the block ends; alone where nobody has.
+
+    ```python
+    with rc.training.join("cpu") as ranks:
+        print(ranks.rank, ranks.world)                              # 0 1 where nobody has
+    ```
+    """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         yield Ranks()

@@ -107,6 +107,11 @@ def evaluate(
     """One pass over the data; in batch rows the state is carried from chunk to chunk. The model is left in its mode.
 
     Each of several ranks gives a batches of its own part, and gets the score of all.
+
+    ```python
+    model = rc.models.LanguageModel(3, rc.Recurrent("gru", 8, 8))
+    rc.training.evaluate(model, rc.data.Chunks(torch.tensor([0, 1, 2] * 100), batch_size=2, length=10))
+    ```
     """
     tally = Tally(loss)
     with evaluating(model):

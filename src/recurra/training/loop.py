@@ -58,6 +58,13 @@ def _of_streams(form: str) -> Callable[[Any], str | None]:
 
 @dataclass(frozen=True)
 class Training:
+    """How a model is trained: the settings `training.NAME` of every run.
+
+    ```python
+    rc.training.Training(steps=100, truncation="every:32", clip_norm=1.0)
+    ```
+    """
+
     steps: int = setting(2000, "how many updates to make", low=1)
     batch_size: int = setting(32, "streams, or sequences, of all ranks together", low=1)
     truncation: str = setting(
@@ -129,7 +136,15 @@ OPTIMISERS: dict[str, Callable[[Any, Training], torch.optim.Optimizer]] = {
 
 @dataclass(frozen=True)
 class Step:
-    """One update. `loss`: what was minimised, in nats per token, or per sequence if steps are summed or weighed by 1/t."""
+    """One update. `loss`: what was minimised, in nats per token, or per sequence if steps are summed or weighed by 1/t.
+
+    ```python
+    model = rc.models.LanguageModel(3, rc.Recurrent("gru", 8, 8))
+    batches = rc.data.Chunks(torch.tensor([0, 1, 2] * 100), batch_size=2, length=10)
+    trainer = rc.training.Trainer(model, batches, rc.training.Training(steps=5, length=10), None)
+    [event.loss for event in trainer.events() if isinstance(event, rc.training.Step)]
+    ```
+    """
 
     step: int
     loss: float
@@ -236,6 +251,13 @@ class Trainer:
 
     On a GPU, steps are told of some at a time (`report_every`), and always before an evaluation or a checkpoint. A step
     whose loss or gradient is not finite changes nothing wherever it is made: the device itself decides.
+
+    ```python
+    model = rc.models.LanguageModel(3, rc.Recurrent("gru", 8, 8))
+    batches = rc.data.Chunks(torch.tensor([0, 1, 2] * 100), batch_size=2, length=10)
+    for event in rc.training.Trainer(model, batches, rc.training.Training(steps=5, length=10), None).events():
+        print(event)
+    ```
     """
 
     def __init__(

@@ -37,7 +37,13 @@ def batch_weights(batch: Batch, over_time: str, device: torch.device, dtype: tor
 def weighted_nll(
     logits: Float[Tensor, "B T V"], targets: Int[Tensor, "B T"], weights: Float[Tensor, "B T"]
 ) -> Float[Tensor, ""]:
-    """Σ weight · −log P(target)."""
+    """Σ weight · −log P(target).
+
+    ```python
+    logits, targets = torch.randn(2, 5, 3), torch.randint(3, (2, 5))
+    rc.training.weighted_nll(logits, targets, torch.ones(2, 5))
+    ```
+    """
     losses = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
     return (losses * weights.reshape(-1).to(losses.dtype)).sum()
 

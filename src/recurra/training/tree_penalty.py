@@ -48,6 +48,11 @@ class Steps:
 
     - `x`: what is read at each step. `features`, `classes`: names.
     - `targets`: the true class of each step. `probabilities`: a model to P(class) at each step, without dropout.
+
+    ```python
+    x, y = np.random.default_rng(0).normal(size=(60, 2)), torch.arange(60) % 2
+    steps = rc.training.Steps(x, ("a", "b"), ("no", "yes"), y, lambda model: model(torch.tensor(x)).softmax(-1))
+    ```
     """
 
     x: Numbers
@@ -116,8 +121,10 @@ class TreePenalty:
     - `strength`: λ, in nats for a question. `steps`: what trees are grown from. `seed`: of weights around, and of the surrogate.
 
     ```python
-    penalty = TreePenalty(0.05, steps, model, seed=0)
-    trainer = Trainer(model, batches, settings, evaluate, whole=loss, penalty=penalty)
+    x, y = np.random.default_rng(0).normal(size=(60, 2)), torch.arange(60) % 2
+    model = torch.nn.Linear(2, 2)
+    steps = rc.training.Steps(x, ("a", "b"), ("no", "yes"), y, lambda model: model(torch.tensor(x).float()).softmax(-1))
+    penalty = rc.training.TreePenalty(0.05, steps, model, seed=0)   # rc.training.Trainer(..., penalty=penalty) adds its gradient
     ```
     """
 

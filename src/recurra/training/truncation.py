@@ -63,7 +63,12 @@ def _positive(form: str, k: int) -> int:
 
 
 def read_truncation(text: str) -> Truncation:
-    """`none`, `every:128` or `window:32`."""
+    """`none`, `every:128` or `window:32`.
+
+    ```python
+    rc.training.read_truncation("every:128")
+    ```
+    """
     found = re.fullmatch(r"(\w+)(?::(\d+))?", text.strip())
     if found:
         form = choose_from("truncation", found[1], ("none", "every", "window"))
@@ -92,6 +97,14 @@ def backward(
     not with T. A `state` that has a gradient, such as a learned first one, gets it from the first chunk. `window` runs all
     windows as one batch; with `overlap`, the state that it gives is that before the last `overlap` steps, so that the next
     call can read those steps again and reach back over the border.
+
+    ```python
+    model = rc.models.LanguageModel(3, rc.Recurrent("gru", 8, 8))
+    ids, how = torch.randint(3, (2, 21)), rc.training.read_truncation("every:10")
+    loss, state = rc.training.backward(
+        model, ids[:, :-1], ids[:, 1:], torch.full((2, 20), 1 / 40), how, rc.training.weighted_nll
+    )
+    ```
     """
     if truncation.form == "window":
         return _windows(model, inputs, targets, weights, truncation, loss, state, lengths, overlap)

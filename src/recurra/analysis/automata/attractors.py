@@ -136,8 +136,9 @@ def find_attractors(
     """Every state that triggers lead to from `start`, with a rest of up to `steps` after each; no more than `most` states.
 
     ```python
-    machine = find_attractors(F, triggers, resting, start)
-    machine.after[0, 2]         # where the third trigger leads from the first state
+    F = rc.analysis.StepMap(rc.Recurrent("gru", 3, 8))
+    machine = rc.analysis.find_attractors(F, torch.eye(3), torch.zeros(3), F.start)
+    machine.after               # by attractor and trigger, the attractor that it leads to
     ```
     """
     triggers, resting = triggers.to(F.dtype), resting.to(F.dtype)

@@ -141,9 +141,9 @@ class Moore(Machine):
     """`outputs`: by state. The first may have none (`None`): then it is merged with one that leads alike.
 
     ```python
-    odd = Moore(("0", "1"), ((0, 1), (1, 0)), ("even", "odd"))
+    odd = rc.analysis.Moore(("0", "1"), ((0, 1), (1, 0)), ("even", "odd"))
     odd.minimised().size                                     # 2
-    odd.difference(Moore(("0", "1"), ((0, 0),), ("even",)))     # (1,): after 1 it is odd
+    odd.difference(rc.analysis.Moore(("0", "1"), ((0, 0),), ("even",)))     # (1,): after 1 it is odd
     ```
     """
 
