@@ -487,9 +487,9 @@ def draw(graph: Graph) -> str:
 
     ```python
     rc.plots.draw_cell(rc.find_cell("gru").graph)
-    ```
-    """
-    every = [box for column in (layout := _Layout(_Reader(graph).read()).arrange()).columns for box in column]
+    ```"""
+    layout = _Layout(_Reader(graph).read()).arrange()
+    every = [box for column in layout.columns for box in column]
     width = max(box.x + (box.width + box.footprint) / 2 for box in every) + MARGIN
     height = max(box.y + box.below for box in every) + MARGIN
     parts = [
