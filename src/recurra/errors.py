@@ -35,7 +35,7 @@ class OptionError(RecurraError):
 
 
 class DataError(RecurraError):
-    """A file, text or stream of symbols that cannot be read, or that does not hold what was asked of it."""
+    """A file, text or stream of tokens that cannot be read, or that does not hold what was asked of it."""
 
 
 class RunError(RecurraError):

@@ -1,6 +1,6 @@
 """What passes between the rooms: the result of a layer, the state, and the legend of axes.
 
-Axes, everywhere: B batch (lanes), T time, D input, H hidden, G gates, L layers, V vocabulary; K is how many steps back a
+Axes, everywhere: B batch, T time, D input, H hidden, G gates, L layers, V vocabulary; K is how many steps back a
 state is remembered. Users see batch first `[B, T, D]`; engines work time first `[T, B, D]`.
 """
 

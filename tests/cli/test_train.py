@@ -439,7 +439,7 @@ class TestRefused:
             for file in folder.iterdir():
                 file.unlink()
             folder.rmdir()
-        assert "no last checkpoint yet" in refused(["sample", "run"], capsys)
+        assert "no checkpoint yet" in refused(["sample", "run"], capsys)
 
 
 def test_weights_are_safetensors(here: Path) -> None:

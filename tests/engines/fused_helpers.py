@@ -29,7 +29,7 @@ from recurra import (
 from recurra.engines.fused import gpu
 from recurra.engines.fused.gpu_kernel import Tiles
 from recurra.engines.fused.stages import plan
-from recurra.engines.protocol import YES, Evaluation, Run, Weights
+from recurra.engines.protocol import YES, Run, Support, Weights
 from tests.helpers import flatten, random_state
 
 
@@ -187,7 +187,7 @@ class Tiled:
     def __init__(self, forward: Tiles, backward: Tiles, dtype: torch.dtype = torch.float32):
         self.tiles, self.dtype = (forward, backward), dtype
 
-    def supports(self, *asked: object, **options: object) -> Evaluation:
+    def supports(self, *asked: object, **options: object) -> Support:
         return YES
 
     def run(self, cell: Cell, weights: Weights, x: Tensor, initial, lengths, *, record: bool = False) -> Run:

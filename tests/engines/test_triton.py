@@ -17,7 +17,7 @@ from recurra.engines.fused.gpu_kernel import Tiles
 from recurra.engines.fused.stages import plan
 from recurra.engines.fused.tiles import choose_tiles, choose_triton, in_words, rows_at_once
 from recurra.engines.fused.triton import emit
-from recurra.engines.protocol import Evaluation
+from recurra.engines.protocol import Support
 from recurra.types import Shape
 from tests.engines.fused_helpers import Tiled, banded, crossed, echo, tower
 from tests.helpers import CELLS, B, D, compare_engines, make_layer, random_state, run_all
@@ -162,9 +162,7 @@ def test_tiles_are_described_in_words():
     assert said("lstm", 1, 4096).startswith("weights are read again at every step")
     assert said("lstm", 4096, 20) == "each program has all units of its batch rows"
     assert said("mingru", 4096, 4096) == "units run on their own"
-    asked = Choice(
-        "auto", ENGINES["fused"], {"fused": Evaluation(True, how="so"), "vendor": Evaluation(False, "too large")}
-    )
+    asked = Choice("auto", ENGINES["fused"], {"fused": Support(True, how="so"), "vendor": Support(False, "too large")})
     assert str(asked).splitlines()[1:] == ["  fused    can run it: so", "  vendor   cannot: too large"]
 
 

@@ -6,8 +6,9 @@ from recurra.cells.operations import sigmoid, tanh
 def gru(x, U, h):
     """Gated recurrent unit, reset before the product.
 
-    Cho et al. 2014, Learning Phrase Representations using RNN Encoder-Decoder. As good as `lstm` on many tasks with one
-    state instead of two. What `torch.nn.GRU` and cuDNN compute is another cell: `gru_after`.
+    The reset gate is that of Cho et al. 2014, Learning Phrase Representations using RNN Encoder-Decoder; z is the share that is
+    new, as in Chung et al. 2014 (Cho and `torch.nn.GRU` have 1 − z). As good as `lstm` on many tasks with one state instead of
+    two. `torch.nn.GRU` and cuDNN reset after the product, which is another cell: `gru_after`.
     """
     z = sigmoid(x.z + U.z(h))
     r = sigmoid(x.r + U.r(h))

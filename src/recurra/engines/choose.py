@@ -9,7 +9,7 @@ import torch
 from recurra.cells.notation import Cell
 from recurra.engines.eager import Eager
 from recurra.engines.fused.engine import Fused
-from recurra.engines.protocol import Engine, Evaluation
+from recurra.engines.protocol import Engine, Support
 from recurra.engines.vendor import Vendor
 from recurra.errors import EngineError, choose_from
 from recurra.types import Shape
@@ -24,7 +24,7 @@ class Choice:
 
     asked: str
     engine: Engine
-    answers: dict[str, Evaluation]
+    answers: dict[str, Support]
 
     def __str__(self) -> str:
         rows = [f"{self.engine.name} runs this ({'chosen by auto' if self.asked == 'auto' else 'asked for by name'})."]

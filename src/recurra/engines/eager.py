@@ -12,7 +12,7 @@ from torch.nn.functional import linear
 
 from recurra.cells.graph import block
 from recurra.cells.notation import Cell, gains_in_order, remember
-from recurra.engines.protocol import YES, Evaluation, Run, Weights
+from recurra.engines.protocol import YES, Run, Support, Weights
 from recurra.types import Float, Int, Shape
 
 
@@ -56,7 +56,7 @@ class Eager:
 
     def supports(
         self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape, *, record: bool = False
-    ) -> Evaluation:
+    ) -> Support:
         return YES
 
     def run(

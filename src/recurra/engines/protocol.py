@@ -14,7 +14,7 @@ from recurra.types import Float, Int, Shape
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Support:
     """Yes, with how in words where there are several ways, or no with the reason. True exactly when it is yes."""
 
     yes: bool
@@ -25,11 +25,11 @@ class Evaluation:
         return self.yes
 
 
-YES = Evaluation(True)
+YES = Support(True)
 
 
-def no(reason: str) -> Evaluation:
-    return Evaluation(False, reason)
+def no(reason: str) -> Support:
+    return Support(False, reason)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Engine(Protocol):
 
     def supports(
         self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape, *, record: bool = False
-    ) -> Evaluation: ...
+    ) -> Support: ...
 
     def run(
         self,

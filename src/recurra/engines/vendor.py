@@ -20,7 +20,7 @@ from recurra.cells.graph import Graph, Node, block
 from recurra.cells.gru_after import gru_after
 from recurra.cells.lstm import lstm
 from recurra.cells.notation import Cell
-from recurra.engines.protocol import YES, Evaluation, Run, Weights, no
+from recurra.engines.protocol import YES, Run, Support, Weights, no
 from recurra.types import Float, Int, Shape
 
 Names = dict[tuple[str, str], str]
@@ -93,7 +93,7 @@ class Vendor:
 
     def supports(
         self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape, *, record: bool = False
-    ) -> Evaluation:
+    ) -> Support:
         found = recognise(cell.graph)
         if found is None:
             return no(

@@ -1,14 +1,16 @@
 """What a task may be able to do beyond training and evaluation: small protocols, asked for by name.
 
 A task has a capability by having its methods. Verbs of the command line and methods of `Run` ask `find(task, Generates)`, which
-gives the task or raises one clear line; nothing asks what kind of task it is.
+gives the task or raises one clear line; nothing asks what kind of task it is. The docstring of each completes
+"… is for a task that …" in that line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+from inspect import getattr_static
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -40,7 +42,6 @@ class Triggers:
     x: Tensor
 
 
-@runtime_checkable
 class Generates(Protocol):
     """writes text token by token"""
 
@@ -60,42 +61,36 @@ class Generates(Protocol):
         """Tokens that follow the prime; `length=None`: as many as drawn from the lengths of the training sequences."""
 
 
-@runtime_checkable
 class ScoresText(Protocol):
     """gives a text a probability"""
 
     def score(self, model: Any, text: str, *, baselines: bool = True) -> TextScore: ...
 
 
-@runtime_checkable
 class Predicts(Protocol):
     """predicts labels, or what follows in a case"""
 
     def predict(self, model: Any, data: str | None = None) -> Predictions: ...
 
 
-@runtime_checkable
 class Translates(Protocol):
     """turns one sequence into another"""
 
     def translate(self, model: Any, texts: Sequence[str], **options: Any) -> list[Translation]: ...
 
 
-@runtime_checkable
 class Forecasts(Protocol):
     """forecasts how a series goes on"""
 
     def forecast(self, model: Any, steps: int, data: str | None = None) -> Forecast: ...
 
 
-@runtime_checkable
 class FlagsEvents(Protocol):
     """flags improbable events of a log"""
 
     def flag(self, model: Any, data: str | None = None, *, below: float | None, alarms: float) -> Flags: ...
 
 
-@runtime_checkable
 class Probes(Protocol):
     """has recurrent layers that read one sequence step by step"""
 
@@ -109,7 +104,6 @@ class Probes(Protocol):
         """What the model predicts at some outputs of its last layer, in a word each: names for attractors."""
 
 
-@runtime_checkable
 class HasTriggers(Protocol):
     """works as a state machine that triggers move"""
 
@@ -119,14 +113,12 @@ class HasTriggers(Protocol):
         """Names for the states of an automaton that was found, by the outputs and by the transitions between them."""
 
 
-@runtime_checkable
 class ReadsTokens(Protocol):
     """reads tokens one by one and predicts a class after each"""
 
     def reading(self, model: Any) -> Reading: ...
 
 
-@runtime_checkable
 class ClassifiesSteps(Protocol):
     """predicts a class at each step, so that a decision tree can mimic it"""
 
@@ -134,7 +126,6 @@ class ClassifiesSteps(Protocol):
         """Steps of the `train`, `valid` or `test` part as a decision tree reads them; at most so many, in whole sequences."""
 
 
-@runtime_checkable
 class ReadsText(Protocol):
     """is a language model, whose units are shown over text"""
 
@@ -151,21 +142,18 @@ class ReadsText(Protocol):
     def token_names(self) -> list[str]: ...
 
 
-@runtime_checkable
 class Glimpses(Protocol):
     """shows a few words of what the model outputs while it learns"""
 
     def glimpse(self, model: Any) -> str | None: ...
 
 
-@runtime_checkable
 class HasExamples(Protocol):
     """shows what the model outputs for a few inputs that it never saw"""
 
     def examples(self, model: Any) -> Examples | None: ...
 
 
-@runtime_checkable
 class DividesSpace(Protocol):
     """is a feed-forward network whose linear regions can be counted"""
 
@@ -180,8 +168,9 @@ C = TypeVar("C")
 
 
 def offers(offered: Any, capability: type[Any]) -> bool:
-    """Whether a task has a capability."""
-    return isinstance(offered, capability)
+    """Whether a task has every member of a protocol; no property is run, since it may read data."""
+    members = {*vars(capability), *capability.__annotations__}
+    return all(getattr_static(offered, name, None) is not None for name in members if not name.startswith("_"))
 
 
 def find(task: Any, capability: type[C], asked: str) -> C:

@@ -120,7 +120,7 @@ class Run:
     @property
     def _trained_model(self) -> Any:
         if not self.is_trained:
-            raise RunError(f"{self.path} has no last checkpoint yet.")
+            raise RunError(f"{self.path} has no checkpoint yet. Train it: run.resume(), or recurra train --resume.")
         return self.model
 
     def __repr__(self) -> str:
@@ -158,7 +158,7 @@ class Run:
     ) -> Run:
         """Go on with training from the last checkpoint, to the same numbers as if it had never stopped; options as for
         `rc.train`."""
-        from recurra.tasks.train import resume  # the one that makes runs needs them
+        from recurra.tasks.train import resume  # train.py imports this module
 
         return resume(self, minutes=minutes, monitor=monitor, tensorboard=tensorboard, progress=progress)
 

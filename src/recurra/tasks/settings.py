@@ -35,6 +35,21 @@ from recurra.types import setting
 
 R = TypeVar("R")
 
+SYNONYMS = {
+    **dict.fromkeys(("lr",), "training.learning_rate"),
+    **dict.fromkeys(("weight_decay", "wd"), "training.l2"),
+    **dict.fromkeys(("optimizer", "optim"), "training.optimiser"),
+    **dict.fromkeys(("grad_clip", "clip", "max_norm"), "training.clip_norm"),
+    **dict.fromkeys(("bptt", "tbptt", "seq_len", "block_size"), "training.truncation"),
+    **dict.fromkeys(("epochs", "max_steps", "max_iters"), "training.steps"),
+    **dict.fromkeys(("num_layers", "n_layer", "depth"), "model.layers"),
+    **dict.fromkeys(("units", "hidden_dim", "n_hidden"), "model.hidden_size"),
+    **dict.fromkeys(("vocab_size", "vocabulary_size"), "data.max_symbols"),
+    **dict.fromkeys(("tokenizer", "tokenization"), "data.tokens"),
+    **dict.fromkeys(("bs",), "training.batch_size"),
+}
+"""Other libraries' words for a setting, which an error answers with ours."""
+
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _EXPECTED: dict[Any, str] = {
     int: "a whole number",
@@ -195,8 +210,11 @@ def _unknown(key: str, kinds: Iterable[str]) -> str:
         other, _, end = known.rpartition(".")
         return difflib.SequenceMatcher(None, name, end).ratio(), group == other
 
-    best = max(kinds, key=likeness)
-    guess = f" Did you mean {best!r}?" if likeness(best)[0] >= 0.6 else ""
+    best = next((key for key in kinds if key == SYNONYMS.get(name)), None)
+    if best is None:
+        closest = max(kinds, key=likeness)
+        best = closest if likeness(closest)[0] >= 0.6 else None
+    guess = f" Did you mean {best!r}?" if best is not None else ""
     return f"setting {key!r} does not exist.{guess} Known: {', '.join(sorted(kinds))}."
 
 

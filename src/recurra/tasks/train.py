@@ -1,4 +1,8 @@
-"""From Python to a run: train, open, runs."""
+"""From Python to a run: train, open, runs.
+
+The way of a call: `train` → `Recipe.configure` → `Task` → `train_run` → `Task.trainer` → `make_trainer` → `Trainer`; then
+`train_in_folder` → `follow` reads `Trainer.events`, whose `advance` is one step of the optimiser.
+"""
 
 from __future__ import annotations
 

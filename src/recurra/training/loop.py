@@ -108,7 +108,7 @@ class Training:
     )
     feeding: str = setting(
         "teacher",
-        "what a step reads: teacher (the true token), free (its own), scheduled:0.25",
+        "what a step reads: teacher (teacher forcing), free (free running), scheduled:0.25 (scheduled sampling)",
         read=read_feeding,
         idle=_read_whole("feeding"),
     )
@@ -322,7 +322,7 @@ class Trainer:
         return self.average.model if self.average is not None else self.model
 
     def events(self) -> Iterator[Event]:
-        """Train until the settings predict stop."""
+        """Train until `steps`, early stopping, a request to stop, or repeated steps that are not finite end it."""
         settings = self.settings
         if self.done is not None:
             yield Finished(self.step, self.done)

@@ -17,7 +17,7 @@ from recurra.engines.fused.memory import Buffer
 from recurra.engines.fused.sequence import arriving_gradients, as_run, whole_masks, with_contiguous_rows
 from recurra.engines.fused.stages import plan
 from recurra.engines.fused.tiles import is_small
-from recurra.engines.protocol import YES, Evaluation, Run, Weights, no
+from recurra.engines.protocol import YES, Run, Support, Weights, no
 from recurra.types import Float, Int, Shape
 
 
@@ -32,7 +32,7 @@ class Fused:
 
     def supports(
         self, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape, *, record: bool = False
-    ) -> Evaluation:
+    ) -> Support:
         if device.type == "cuda":
             return gpu.supports(cell, device, dtype, shape)
         if device.type != "cpu":

@@ -25,7 +25,7 @@ from recurra.engines.fused.stages import Plan
 from recurra.engines.fused.stages import plan as make_plan
 from recurra.engines.fused.tiles import choose_tiles, choose_triton, in_words, multiprocessors, rows_at_once
 from recurra.engines.fused.triton import TYPES, padded
-from recurra.engines.protocol import Evaluation, Run, Weights, no
+from recurra.engines.protocol import Run, Support, Weights, no
 from recurra.errors import EngineError
 from recurra.types import Float, Int, Shape
 
@@ -65,7 +65,7 @@ def _lacks(device: torch.device) -> str:
     return ""
 
 
-def supports(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> Evaluation:
+def supports(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> Support:
     if _lacks(device):
         return no(_lacks(device))
     if dtype not in STORED:
@@ -75,7 +75,7 @@ def supports(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape)
         return no(f"its GPU kernels look back at most {DEEPEST} steps; {cell.name} looks back {deepest}")
     if 64 * multiprocessors(device) < shape.H:
         return no(f"its GPU kernels take at most {64 * multiprocessors(device)} units here")
-    return Evaluation(True, how=in_words(make_plan(cell.graph), shape.B, shape.H, dtype.itemsize, device))
+    return Support(True, how=in_words(make_plan(cell.graph), shape.B, shape.H, dtype.itemsize, device))
 
 
 def run(
