@@ -97,17 +97,25 @@ class FitTask(Task[nn.Module]):
             model,
             GivenBatches(self.batches, self.settings.seed, self.ranks),
             self.settings.training,
-            self.validate,
+            None if self.validate is None else self._validated,
             self.loss,
             bfloat16=self.settings.dtype == "bfloat16",
             ranks=self.ranks,
         )
 
+    def _validated(self, model: nn.Module) -> float:
+        """The number that the user's function gives, in evaluation mode and without gradients."""
+        assert self.validate is not None
+        training = model.training
+        with torch.no_grad():
+            value = float(self.validate(model.eval()))
+        model.train(training)
+        return value
+
     def evaluate(self, model: nn.Module, *, baselines: bool = True) -> Evaluation:
         if self.validate is None:
             raise OptionError("this run has no evaluate function: give one to rc.fit(..., evaluate=FUNCTION).")
-        with torch.no_grad():
-            return Evaluation("validation", 1, {self.called: {"value": float(self.validate(model))}}, "evaluation")
+        return Evaluation("validation", 1, {self.called: {"value": self._validated(model)}}, "evaluation")
 
 
 def fit(
@@ -129,8 +137,10 @@ def fit(
     - `batches`: any iterable, also a `torch.utils.data.DataLoader`, or a function that makes one; an epoch is one pass. Of
       several ranks (`torchrun`) each takes its rows of every batch.
     - `loss`: `loss(model, batch)` gives the mean loss. `loss(model, batch, state)` gives it and the state to carry to the next
-      batch, detached; it is `None` at the start of an epoch. With `truncation="every:K"` a batch is cut in time, axis 1.
-    - `evaluate`: the model to a number on validation data, less is better; the best model is kept. Without it the last one is.
+      batch: tensors in tuples, lists and dictionaries, which are detached; it is `None` at the start of an epoch. With
+      `truncation="every:K"` a batch is cut in time, axis 1.
+    - `evaluate`: the model, in evaluation mode, to a number on validation data, less is better; the best model is kept. Without
+      it the last one is.
     - `out`: the run folder. If it holds a run of these settings, training goes on from its last checkpoint.
     - settings of training by name: `steps`, `learning_rate`, `optimiser`, `clip_norm`, `average`, `schedule`, `save_every` …
 
@@ -140,6 +150,8 @@ def fit(
     run = rc.fit(model, data, loss=lambda model, batch: (model(batch[0]) - batch[1]).square().mean(), steps=20)
     ```
     """
+    if not isinstance(model, nn.Module):
+        raise OptionError(f"model must be a torch.nn.Module; got {type(model).__name__}.")
     usual = FitSettings(model=ModuleSettings(type(model).__name__), seed=seed, dtype=dtype)
     device = next((each.device.type for each in model.parameters()), "cpu")
     settings = override(usual, {"device": device} | {f"training.{name}": value for name, value in training.items()})

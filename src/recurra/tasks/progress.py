@@ -12,6 +12,7 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from recurra.errors import choose_from
 from recurra.training.loop import Step, Validated
 
 PAUSE = 2.0
@@ -139,6 +140,7 @@ def make_display(steps: int, units: str, progress: str = "auto") -> Display:
     - `progress`: `lines` prints plain lines where there is no terminal, `auto` is quiet there (a notebook has a bar), `none` is
       quiet everywhere.
     """
+    choose_from("progress", progress, ("auto", "lines", "none"))
     console = Console(stderr=True)
     if progress == "none" or (progress == "auto" and not (console.is_terminal or console.is_jupyter)):
         return Silent()

@@ -61,7 +61,9 @@ class Recipe:
                 raise OptionError(
                     f"the data of {self.name} is synthetic: leave data out. See recurra recipes {self.name}."
                 )
-            if not isinstance(data, str | os.PathLike):
+            if isinstance(data, str | os.PathLike):
+                check_path(data)
+            else:
                 kind = self.task.data_kind
                 staged = write_data(
                     kind, data, Path(tempfile.mkdtemp(prefix="recurra-")), **self.task.data_options(made)
@@ -84,3 +86,13 @@ def recipe(task: type[Task[Any]], name: str | None = None) -> Callable[[Callable
         return made
 
     return register
+
+
+def check_path(data: str | os.PathLike[str]) -> str:
+    """Data that is given as a path; a text itself is refused."""
+    path = os.fspath(data)
+    if "\n" in path or len(path) > 1000:
+        raise OptionError(
+            f"data={path[:30]!r}… is a text, and a path is asked for. Give the text in a list: data=[text]."
+        )
+    return path

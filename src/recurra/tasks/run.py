@@ -45,6 +45,7 @@ from recurra.tasks.following import Outcome, look, train_in_folder
 from recurra.tasks.generation import generate_text
 from recurra.tasks.mimic import Mimicry, mimic
 from recurra.tasks.progress import make_display
+from recurra.tasks.recipe import check_path
 from recurra.tasks.results import (
     Evaluation,
     Examples,
@@ -147,12 +148,19 @@ class Run:
         shutil.rmtree(staged.parent, ignore_errors=True)
         return run
 
-    def resume(self, **options: Any) -> Run:
+    def resume(
+        self,
+        *,
+        minutes: float | None = None,
+        monitor: int | None = None,
+        tensorboard: bool = False,
+        progress: str = "auto",
+    ) -> Run:
         """Go on with training from the last checkpoint, to the same numbers as if it had never stopped; options as for
         `rc.train`."""
         from recurra.tasks.train import resume  # the one that makes runs needs them
 
-        return resume(self, **options)
+        return resume(self, minutes=minutes, monitor=monitor, tensorboard=tensorboard, progress=progress)
 
     # -- evaluation and use ------------------------------------------------------------------------------------------
 
@@ -381,7 +389,7 @@ class Run:
     def _data(self, data: Any) -> str | None:
         """Data as a path: what is no path is written to a temporary folder."""
         if data is None or isinstance(data, str | os.PathLike):
-            return None if data is None else str(data)
+            return None if data is None else check_path(data)
         kind = self.task.data_kind
         if kind is None:
             raise OptionError(f"the data of {self.settings.name} is synthetic: leave data out.")
@@ -430,6 +438,9 @@ def train_run(
 ) -> Run:
     """Train a task in a new folder, or go on with a run. Of several ranks the first makes the folder, and all share it."""
     ranks = task.ranks
+    for name, value in (("minutes", minutes), ("monitor", monitor)):
+        if value is not None and (not isinstance(value, int | float) or value <= 0):
+            raise OptionError(f"{name} must be a number above 0; got {value!r}.")
     if tensorboard:
         find_writer()  # where it is missing, that is reported before anything is written
     trainer = task.trainer()

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from recurra.cells.notation import Cell
 from recurra.errors import OptionError, RunError
 from recurra.runs.folder import RunFolder, list_runs
 from recurra.tasks.catalogue import find_recipe, open_task
@@ -55,7 +56,17 @@ def train(
             raise OptionError("a task is configured already: give data and settings when you make it.")
         task = recipe
     else:
+        if not isinstance(recipe, str | Recipe):
+            raise OptionError(
+                f"recipe must be a name, a recipe or a task; got {type(recipe).__name__}. See rc.RECIPES."
+            )
         chosen = find_recipe(recipe) if isinstance(recipe, str) else recipe
+        if isinstance(settings, str):
+            settings = [settings]
+        if isinstance(named.get("cell"), Cell):
+            raise OptionError(
+                "cell is named in a recipe, so that the run can be opened again: give its name, or 'FILE.py:NAME' for your own."
+            )
         if named and settings is not None and not isinstance(settings, Mapping):
             raise OptionError("give settings as KEY=VALUE texts, or by name: not both.")
         changes = (
@@ -68,6 +79,8 @@ def train(
 
 def resume(run: Run, **options: Any) -> Run:
     """Go on with a run; options as for `train`."""
+    if isinstance(run.task, FitTask):
+        raise OptionError(f"this run is of a module of your own: it goes on with rc.fit(..., out={str(run.path)!r}).")
     with join(run.settings.device) as ranks:
         run.task = open_task(run.folder, ranks)
         return train_run(run.task, run, **options)
@@ -85,6 +98,9 @@ def open_run(path: PathLike, *, device: str = "cpu", model: nn.Module | None = N
     """
     folder = RunFolder.open(Path(path))
     if folder.recipe.get("name") != "fit":
+        if model is not None:
+            name = folder.recipe.get("name")
+            raise OptionError(f"model is for runs of rc.fit; {path} is of {name}, which makes its own. Leave it out.")
         return Run(folder, device=device)
     return Run(folder, FitTask(from_dict(FitSettings, folder.recipe), model=model), device)
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from recurra.data.batches import Batch, Batches
@@ -64,6 +65,13 @@ class GivenBatches(Batches):
 
     def __init__(self, source: Iterable[Any] | Callable[[], Iterable[Any]], seed: int = 0, ranks: Ranks = Ranks()):
         super().__init__(1, seed=seed, rank=ranks.rank, world=ranks.world)
+        if isinstance(source, Iterator):
+            raise OptionError(
+                f"batches is {type(source).__name__}, which cannot begin again: epochs and a resume need that. Give a list, a "
+                "DataLoader, or the function that makes the iterator (batches=make, not make())."
+            )
+        if not any(hasattr(source, name) for name in ("__call__", "__iter__", "__getitem__")):
+            raise OptionError(f"batches must be an iterable, or a function that makes one; got {source!r:.60}.")
         self.source = source
         self._iterator: Iterator[Any] | None = None
         self._random: Any = None
@@ -78,13 +86,12 @@ class GivenBatches(Batches):
         if value is _ENDED:
             if fresh:
                 raise DataError("batches gave no batch. Give at least one.")
-            if iter(self._source()) is self._source():
-                raise DataError(
-                    f"batches ended after {self.step} of an iterator, which cannot begin again. Give a list, a DataLoader or a "
-                    "function that makes a generator, or ask for fewer steps."
-                )
             self.epoch, self.step, self._iterator, fresh = self.epoch + 1, 0, None, True
             value = self._draw()
+            if value is _ENDED:
+                raise DataError(
+                    "batches gave none when they began again. Let the function make a new iterator each time."
+                )
         self.step += 1
         tensors = tensors_of(value)
         rows = len(tensors[0]) if tensors and tensors[0].ndim else 1
@@ -164,18 +171,23 @@ class FitTrainer(Trainer):
         given_loss: Loss,
         **options: Any,
     ):
+        if not callable(given_loss):
+            raise OptionError(f"loss must be a function loss(model, batch); got {given_loss!r:.60}.")
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            raise OptionError(f"{type(model).__name__} has no parameter to train.")
         super().__init__(model, batches, settings, evaluate, whole=given_loss, **options)
         if self.truncation.form == "window":
             raise OptionError(
                 "truncation=window:K needs a model that is read step by step; use none or every:K with fit."
             )
         self.given_loss = given_loss
-        self.takes_state = len(inspect.signature(given_loss).parameters) > 2
+        self.takes_state = _takes_state(given_loss)
         if self.truncation.form == "every" and not self.takes_state:
             raise OptionError(
                 "truncation=every:K cuts batches in time: give a loss(model, batch, state) that returns (loss, state)."
             )
         self.carried: Any = None
+        self._rows = 0  # of this rank, in the last batch
 
     def _learn(self, batch: Batch) -> Tensor:
         if batch.fresh:
@@ -184,13 +196,15 @@ class FitTrainer(Trainer):
         if not isinstance(batch, GivenBatch) or len(batch.inputs) == 0:
             return total
         chunks = self._chunks(batch.to(self.device).value)
-        share = len(batch.inputs) / (batch.all_rows or 1)
+        self._rows, share = len(batch.inputs), len(batch.inputs) / (batch.all_rows or 1)
         for chunk, part in chunks:
             with self._autocast():
                 found = self.given_loss(self.model, chunk, *([self.carried] if self.takes_state else []))
-            loss, state = found if isinstance(found, tuple) else (found, None)
-            if not isinstance(loss, Tensor) or loss.ndim:
-                raise OptionError(f"loss must give a scalar tensor, or one and the state to carry; got {loss!r:.80}.")
+            loss, state = found if self.takes_state and isinstance(found, tuple) and len(found) == 2 else (found, None)
+            if not isinstance(loss, Tensor) or loss.ndim or not loss.requires_grad:
+                wanted = "a scalar tensor with a gradient" + (", and the state to carry" if self.takes_state else "")
+                raise OptionError(f"loss must give {wanted}; got {_described(loss)}.")
+            _form(state)  # what no checkpoint can hold is refused now
             (loss * part * share).backward()
             total = total + loss.detach() * part * share
             self.carried = map_tensors(state, Tensor.detach)
@@ -219,38 +233,68 @@ class FitTrainer(Trainer):
 
     def checkpoint(self) -> Checkpoint:
         made = super().checkpoint()
-        carried = {
-            f"carried.{k}": torch.cat(self.ranks.gather(value)) for k, value in enumerate(tensors_of(self.carried))
-        }
-        made.tensors.update(carried)
-        made.facts["carried"] = _form(self.carried)
+        parts = [part for part in self._of_all_ranks() if part[1]]
+        made.facts["carried"] = parts[0][2] if parts else _form(self.carried)
+        made.facts["carried_axes"] = axes = []
+        for k, values in enumerate(zip(*(tensors for _, tensors, _ in parts), strict=True)):
+            # the axis of batch rows: nn.LSTM has layers first. A tensor without one is the same on all ranks
+            rows = [part[0] for part in parts]
+            fitting = (axis for axis in range(values[0].ndim) if [value.shape[axis] for value in values] == rows)
+            axes.append(next(fitting, None))
+            made.tensors[f"carried.{k}"] = values[0] if axes[-1] is None else torch.cat(values, axes[-1])
         return made
+
+    def _of_all_ranks(self) -> list[tuple[int, list[Tensor], Any]]:
+        """Of each rank its rows, the tensors that it carries, and their form; shapes differ where rows do not divide evenly."""
+        own = self._rows, [tensor.cpu() for tensor in tensors_of(self.carried)], _form(self.carried)
+        if self.ranks.world == 1:
+            return [own]
+        found: list[Any] = [None] * self.ranks.world
+        dist.all_gather_object(found, own)
+        return found
 
     def restore(self, checkpoint: Checkpoint) -> None:
         super().restore(checkpoint)
-        parts = checkpoint.part("carried")
-        values = iter(parts[str(k)] for k in range(len(parts)))
-        rows = self.ranks
+        parts, axes = checkpoint.part("carried"), checkpoint.facts["carried_axes"]
 
-        def own(value: Tensor) -> Tensor:
-            share = np.array_split(np.arange(len(value)), rows.world)[rows.rank]
-            return value[torch.from_numpy(share)].to(self.device)
+        def own(value: Tensor, axis: int | None) -> Tensor:
+            if axis is not None:
+                share = np.array_split(np.arange(value.shape[axis]), self.ranks.world)[self.ranks.rank]
+                value = value.index_select(axis, torch.from_numpy(share))
+            return value.to(self.device)
 
-        self.carried = _filled(checkpoint.facts.get("carried"), (own(value) for value in values))
+        values = (own(parts[str(k)], axis) for k, axis in enumerate(axes))
+        self.carried = _filled(checkpoint.facts["carried"], values)
+
+
+def _takes_state(loss: Loss) -> bool:
+    """Whether there is a third argument to be given: one without a default, or called `state`."""
+    try:
+        arguments = list(inspect.signature(loss).parameters.values())
+    except ValueError:  # a function of C has no signature
+        return False
+    third = [each for each in arguments if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)][2:3]
+    return any(each.default is each.empty or each.name == "state" for each in third)
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor {list(value.shape)}" + ("" if value.requires_grad else " without one")
+    return f"{type(value).__name__}"
 
 
 def _form(value: Any) -> Any:
     """The form of a structure of tensors, as JSON has it."""
     if isinstance(value, Tensor):
         return "tensor"
-    if isinstance(value, dict):
+    if type(value) is dict and all(isinstance(name, str) for name in value):
         return {"dict": {name: _form(each) for name, each in value.items()}}
-    if isinstance(value, list | tuple):
-        return {"tuple" if isinstance(value, tuple) else "list": [_form(each) for each in value]}
+    if type(value) in (list, tuple):
+        return {type(value).__name__: [_form(each) for each in value]}
     if value is None:
         return None
     raise OptionError(
-        f"a state to carry is tensors in tuples, lists and dictionaries; got {type(value).__name__} in it."
+        f"a state to carry is tensors and None in tuples, lists and dictionaries with texts as keys; got {type(value).__name__}."
     )
 
 
