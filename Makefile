@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-slow check docs bench gpu clean
+.PHONY: demo test test-fast test-slow check docs bench gpu clean
 
 demo: $(STAMP)
 	@run=runs/demo-$$(date +%Y%m%d-%H%M%S) && \

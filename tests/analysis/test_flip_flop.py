@@ -9,7 +9,7 @@ from recurra.tasks.catalogue import find_recipe
 
 
 def search(cell: str, seed: int) -> tuple[FixedPoints, set[tuple[int, ...]]]:
-    """The fixed points of a trained network, and what its attractors say."""
+    """The fixed points of a trained network, and what its attractors predict."""
     task = find_recipe("flip-flop").configure([f"model.cell={cell}", f"seed={seed}"])
     trainer = task.trainer()
     for _ in trainer.events():
@@ -20,11 +20,11 @@ def search(cell: str, seed: int) -> tuple[FixedPoints, set[tuple[int, ...]]]:
     visited = F.visited(probe.x).flatten(0, 1).detach()
     found = find_fixed_points(F, torch.zeros(3), visited, starts=1024)
     with torch.no_grad():
-        said = [
+        predicted = [
             model.output(point.state[: F.hidden_size].to(model.output.weight.dtype)).sign().int().tolist()
             for point in found.attractors
         ]
-    return found, {tuple(bits) for bits in said}
+    return found, {tuple(bits) for bits in predicted}
 
 
 @pytest.mark.slow

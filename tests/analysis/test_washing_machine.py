@@ -39,7 +39,7 @@ class Trained:
 trained = cache(Trained)
 
 
-def test_every_state_of_unseen_logs_is_said(seed: int) -> None:
+def test_every_state_of_unseen_logs_is_predicted(seed: int) -> None:
     (score,) = trained(seed).task.evaluate(trained(seed).model).scores.values()
     assert score["accuracy"] > 0.9999
 
@@ -49,9 +49,9 @@ def test_triggers_lead_from_attractor_to_attractor_as_in_the_machine(seed: int) 
     after = one.machine.after.tolist()
     assert is_the_machine(after)  # all of 13 × 11, those that do nothing included
     assert float(one.machine.radii.max()) < 1
-    said = one.task.says(one.model, one.F.outputs(one.machine.states))
-    assert said == [next(iter(memory))[0] for memory in memories_of(after)[0]]
-    assert set(said) == set(NAMES)
+    predicted = one.task.name_outputs(one.model, one.F.outputs(one.machine.states))
+    assert predicted == [next(iter(memory))[0] for memory in memories_of(after)[0]]
+    assert set(predicted) == set(NAMES)
 
 
 @pytest.mark.parametrize("method", METHODS)

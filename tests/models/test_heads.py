@@ -121,5 +121,5 @@ def test_what_does_not_exist() -> None:
         make_head("gausian", 1)
     with pytest.raises(OptionError, match="at least one component"):
         make_head("mixture", 1, components=0)
-    with pytest.raises(OptionError, match="says no change"):
+    with pytest.raises(OptionError, match="predicts no change"):
         make_head("bernoulli", 1).around(torch.zeros(1), torch.zeros(1))

@@ -163,9 +163,9 @@ def test_the_best_order_is_chosen_on_validation_data():
     ("ask", "error", "expected"),
     [
         (lambda: Markov.fit(text(9), -1, 12), OptionError, "0 or more; got -1"),
-        (lambda: Markov.fit(text(9), 1, 2), DataError, r"Symbols must be 0 to 1 \(vocabulary_size=2\); found 0 to \d"),
-        (lambda: Markov.fit(torch.tensor([1]), 1, 2), DataError, "at least 2 symbols"),
-        (lambda: Markov.fit([], 1, 2), DataError, "at least 2 symbols"),
+        (lambda: Markov.fit(text(9), 1, 2), DataError, r"Tokens must be 0 to 1 \(vocabulary_size=2\); found 0 to \d"),
+        (lambda: Markov.fit(torch.tensor([1]), 1, 2), DataError, "at least 2 tokens"),
+        (lambda: Markov.fit([], 1, 2), DataError, "at least 2 tokens"),
         (lambda: Markov.fit(text(9), 1, 12).score(torch.tensor([0, -1])), DataError, "found -1 to 0"),
         (lambda: Markov.fit(text(9), 1, 12).probabilities([12]), DataError, "found 12 to 12"),
         (lambda: best_markov(text(9), text(9), 12, orders=()), OptionError, "at least one order"),

@@ -93,7 +93,7 @@ class TestReadout:
         model = make_model(1, 1, hidden_size=100, feedback=feedback)
         model.standardise(y, u)
         fit = ReadoutFit(model, y, u, washout=200, length=137)
-        for _ in range(fit.pieces):
+        for _ in range(fit.chunks):
             fit.read()
         left = fit.solve(1e-3)
         x, wanted = model.rows(y[None], u[None])

@@ -146,7 +146,7 @@ class TestTheEnd:
         assert draw(model, exactly=True) == draw(model)
 
     def test_nothing_to_start_from_is_refused(self, model: LanguageModel) -> None:
-        with pytest.raises(OptionError, match="at least one symbol"):
+        with pytest.raises(OptionError, match="at least one token"):
             next(sample(model, [], 3))
 
 

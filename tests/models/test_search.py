@@ -82,7 +82,7 @@ def plain_beam(table: Table, seed: int, ending: Ending, width: int, power: float
 
 
 def close(found: list[Found], expected: list[Found]) -> None:
-    assert [one.symbols for one in found] == [one.symbols for one in expected]
+    assert [one.tokens for one in found] == [one.tokens for one in expected]
     for one, other in zip(found, expected, strict=True):
         assert one.log_probability == pytest.approx(other.log_probability, abs=1e-5)
         assert one.score == pytest.approx(other.score, abs=1e-5)
@@ -118,10 +118,10 @@ class TestABeam:
         ending = Ending(limit=6, end=END, never=(START,))
         table = Table(list(range(60)))
         expected = greedy(table, ending)
-        lengths = {len(one.symbols) for one in expected}
+        lengths = {len(one.tokens) for one in expected}
         assert {0, 6} <= lengths  # some end at once, and some are cut
         found = beam_search(table, ending, 1, length_power=power)
-        assert [one.symbols for (one,) in found] == [one.symbols for one in expected]
+        assert [one.tokens for (one,) in found] == [one.tokens for one in expected]
         for (one,), other in zip(found, expected, strict=True):
             assert one.log_probability == pytest.approx(other.log_probability, abs=1e-5)
 
@@ -152,9 +152,9 @@ class TestABeam:
         lengths = torch.tensor([0, 1, 2, 3, 4, 0])
         ending = Ending(limit=3, end=END, lengths=lengths)
         found = beam_search(Table(SEEDS[:6]), ending, 2)
-        assert [len(one.symbols) for (one,) in found] == [0, 1, 2, 3, 3, 0]
+        assert [len(one.tokens) for (one,) in found] == [0, 1, 2, 3, 3, 0]
         assert found[0][0].log_probability == 0
-        assert all(END not in one.symbols for (one,) in found)
+        assert all(END not in one.tokens for (one,) in found)
 
     @pytest.mark.parametrize(
         ("options", "words"),
@@ -179,18 +179,18 @@ class TestDrawing:
         count = 4000
         drawn = draw(Table([7] * count), ending, generator=torch.Generator().manual_seed(0))
         for expected in everything(table, 7, ending, 1.0):
-            share = sum(one.symbols == expected.symbols for one in drawn) / count
+            share = sum(one.tokens == expected.tokens for one in drawn) / count
             p = math.exp(expected.log_probability)
             assert share == pytest.approx(p, abs=4 * math.sqrt(p * (1 - p) / count) + 1e-9)
         for one in drawn[:20]:
-            written = tuple(one.symbols) if len(one.symbols) == 2 else (*one.symbols, END)
+            written = tuple(one.tokens) if len(one.tokens) == 2 else (*one.tokens, END)
             assert one.log_probability == pytest.approx(probability(table, 7, written, ending), abs=1e-5)
 
     def test_a_stop_is_drawn(self) -> None:
         drawn = draw(
             Table([1] * 3000), Ending(limit=3, stop_probability=0.5), generator=torch.Generator().manual_seed(0)
         )
-        shares = [sum(len(one.symbols) == n for one in drawn) / 3000 for n in range(4)]
+        shares = [sum(len(one.tokens) == n for one in drawn) / 3000 for n in range(4)]
         assert shares == pytest.approx([0.5, 0.25, 0.125, 0.125], abs=0.04)
 
     def test_choice_is_read(self) -> None:
@@ -199,7 +199,7 @@ class TestDrawing:
 
     def test_lengths_of_each(self) -> None:
         ending = Ending(limit=9, end=END, lengths=torch.tensor([0, 2, 4]))
-        assert [len(one.symbols) for one in draw(Table([1, 2, 3]), ending)] == [0, 2, 4]
+        assert [len(one.tokens) for one in draw(Table([1, 2, 3]), ending)] == [0, 2, 4]
 
     @pytest.mark.parametrize(("options", "words"), [({"stop_probability": 2}, "stop"), ({"limit": -1}, "negative")])
     def test_refuses(self, options: dict[str, Any], words: str) -> None:
@@ -232,13 +232,13 @@ class TestModels:
         make = (lambda: self.language(4)) if kind == "language" else lambda: self.translation(4, kind)
         ending = Ending(limit=5, end=4)
         found = beam_search(make(), ending, 4, n_best=4)
-        assert len({tuple(one.symbols) for one in found[0]}) == 4
+        assert len({tuple(one.tokens) for one in found[0]}) == 4
         for n, each in enumerate(found):
             for one in each:
                 asked = make()
                 logits, state = asked.start()
                 total = 0.0
-                written = one.symbols if len(one.symbols) == 5 else [*one.symbols, 4]
+                written = one.tokens if len(one.tokens) == 5 else [*one.tokens, 4]
                 for symbol in written:
                     total += float(ending.log_probabilities(logits)[n, symbol])
                     logits, state = asked.step(torch.full((4,), symbol), state)

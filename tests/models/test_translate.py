@@ -213,7 +213,7 @@ def test_neighbours_in_a_batch_change_nothing(
         with torch.no_grad():
             reading = model.read(torch.nn.utils.rnn.pad_sequence(sources, batch_first=True, padding_value=3), lengths)
         made = beam_search(Translation(model, reading, START), Ending(8, END, never=(START,)), 3, n_best=3)
-        return [[one.symbols for one in each] for each in made]
+        return [[one.tokens for one in each] for each in made]
 
     sources = [source for source, _ in pairs]
     assert translations(sources) == [translations([source])[0] for source in sources]

@@ -225,6 +225,9 @@ def test_a_setting_changes_something_or_is_refused(place: Path, case: str) -> No
         ("text", ["model.residual=true"], "model.layers=1"),
         ("long-memory", ["model.weight_dropout=0.2"], "carousel has none"),
         ("classify", ["data.valid=0", "training.patience=3"], "the last model is kept"),
+        ("addition", ["data.test_path=pairs.tsv"], "no data.path is given"),
+        ("text", ["data.path=a.txt", "data.valid_path=b.txt", "data.valid=0.2"], "b.txt is the validation part"),
+        ("tree", ["data.path=a.txt", "data.test_path=b.txt", "data.test=0.2"], "b.txt is the test part"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )

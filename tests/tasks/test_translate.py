@@ -185,14 +185,14 @@ class TestTranslating:
         together = made.search(model, self.TEXTS, **how)
         for text, found in zip(self.TEXTS, together, strict=True):
             (alone,) = made.search(model, [text], **how)
-            assert [one.symbols for one in alone] == [one.symbols for one in found]
+            assert [one.tokens for one in alone] == [one.tokens for one in found]
         assert model.training  # it is left as it was
 
     def test_a_beam_of_1_is_greedy(self, made: TranslationTask) -> None:
         model = made.make_model().double()
         searched = made.search(model, self.TEXTS)
         greedy = made.search(model, self.TEXTS, choice=Choice(greedy=True))
-        assert [one.symbols for (one,) in searched] == [one.symbols for (one,) in greedy]
+        assert [one.tokens for (one,) in searched] == [one.tokens for (one,) in greedy]
 
     def test_lengths_are_learned(self, made: TranslationTask) -> None:
         """As many words come out as go in; the head predicts how many before the first is written."""
@@ -204,7 +204,7 @@ class TestTranslating:
         for _ in trainer.events():
             pass
         found = trained.search(trainer.model, self.TEXTS, lengths="predicted")
-        assert [len(one.symbols) for (one,) in found] == [1, 4, 2, 2, 4]
+        assert [len(one.tokens) for (one,) in found] == [1, 4, 2, 2, 4]
 
     def test_lengths_are_drawn_from_their_distribution(self) -> None:
         logits = torch.tensor([0.0, 0.5, 0.3, 0.2]).log().expand(4000, 4)

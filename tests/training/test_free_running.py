@@ -24,7 +24,7 @@ def test_each_is_what_it_would_be_alone(taught: tuple[EchoState, torch.Tensor]) 
     places = [600 + (900 - 600 - 7) * k // 5 for k in range(5)]
     for k, place in enumerate(places):
         alone = model.run_free(7, *model.warm_up(series[None, 450 : place + 1]))
-        torch.testing.assert_close(made.said[k], alone[0], rtol=0, atol=1e-9)
+        torch.testing.assert_close(made.predicted[k], alone[0], rtol=0, atol=1e-9)
         assert torch.equal(made.true[k], series[place + 1 : place + 8])
         assert torch.equal(made.last[k], series[place])
 
@@ -33,7 +33,7 @@ def test_the_measure(taught: tuple[EchoState, torch.Tensor]) -> None:
     model, series = taught
     made = reach_places(model, series, 600, washout=150, horizon=7, starts=5).forecasts(model)
     errors = [
-        (made.said[k, 6, c] - made.true[k, 6, c]) ** 2 / series[600:, c].var() for k in range(5) for c in range(2)
+        (made.predicted[k, 6, c] - made.true[k, 6, c]) ** 2 / series[600:, c].var() for k in range(5) for c in range(2)
     ]
     assert made.nrmse(7) == pytest.approx(float((sum(errors) / 10) ** 0.5))
     again = ((made.last - made.true[:, 2]).square() / series[600:].var(0)).mean().sqrt()
@@ -43,7 +43,7 @@ def test_the_measure(taught: tuple[EchoState, torch.Tensor]) -> None:
 def test_more_starts_than_places_and_nothing_before_them(taught: tuple[EchoState, torch.Tensor]) -> None:
     model, series = taught
     made = reach_places(model, series[:20], 0, washout=150, horizon=10, starts=50).forecasts(model)
-    assert made.said.shape == (9, 10, 2)  # every place that has one value before it and 10 after
+    assert made.predicted.shape == (9, 10, 2)  # every place that has one value before it and 10 after
 
 
 def test_no_room(taught: tuple[EchoState, torch.Tensor]) -> None:

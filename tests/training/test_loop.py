@@ -193,7 +193,7 @@ class TestNotANumber:
         assert isinstance(last, Finished)
         assert last.failed
         assert last.step == PATIENCE_WITH_NAN == 5
-        assert "not a number" in last.why
+        assert "not finite" in last.why
         assert "training.learning_rate" in last.why
 
     def test_four_in_a_row_are_forgiven(self) -> None:

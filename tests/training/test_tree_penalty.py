@@ -99,7 +99,7 @@ class TestPenalty:
         penalty = TreePenalty(0.5, steps, model)
         tree = steps.mimic(model)
         assert penalty.of(model) == 0.5 * tree.average_path_length(steps.x)
-        assert np.array_equal(steps.said(model), steps.probabilities(model).argmax(-1).numpy())
+        assert np.array_equal(steps.predicted(model), steps.probabilities(model).argmax(-1).numpy())
 
     def test_what_following_tells(self) -> None:
         model = make_model()

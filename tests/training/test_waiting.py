@@ -170,7 +170,7 @@ def test_weights_that_are_no_numbers_are_never_saved() -> None:
     assert isinstance(last, Finished)
     assert last.failed
     assert last.step == 3
-    assert "weights are no longer numbers" in last.why
+    assert "weights are no longer finite" in last.why
 
 
 def test_a_first_step_that_is_skipped_leaves_no_momentum() -> None:

@@ -6,7 +6,14 @@ from recurra.analysis.automata.finite import Moore
 from recurra.analysis.automata.own import extract_automaton
 from recurra.analysis.column_labels import read_column
 from recurra.analysis.echo import echo_state
-from recurra.analysis.fields import basins, plane_of_principal_components, plane_of_units, trajectory, vector_field
+from recurra.analysis.fields import (
+    basins,
+    plane_of_principal_components,
+    plane_of_units,
+    settle,
+    trajectory,
+    vector_field,
+)
 from recurra.analysis.fixed_points import find_fixed_points
 from recurra.analysis.gradients import gradient_flow, lyapunov, recurrent_spectra, spectrum
 from recurra.analysis.jacobians import StepMap
@@ -37,6 +44,7 @@ __all__ = [
     "record_activity",
     "recurrent_spectra",
     "search",
+    "settle",
     "spectrum",
     "text_labels",
     "trace_table",

@@ -52,7 +52,7 @@ def translate(
         raise OptionError("--attention draws one translation: give the text as an argument.")
     opened = open_run(run, device)
     how: dict[str, Any] = {"beam": beam, "n_best": n_best, "length_power": length_power, "choice": choice, "seed": seed}
-    how |= {"stop_probability": stop_probability, **_read_length(length)}
+    how |= {"stop_probability": stop_probability, "attention": attention is not None, **_read_length(length)}
     rows: list[dict[str, Any]] = []
     for texts in [[text]] if text is not None else _lines():
         for found in opened.translate_all(texts, **how):

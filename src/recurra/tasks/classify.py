@@ -28,7 +28,7 @@ from recurra.tasks.capabilities import Probe
 from recurra.tasks.language import TOKENS
 from recurra.tasks.recipe import RECIPES, recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples, Predictions
-from recurra.tasks.task import ModelSettings, Settings, StepTask, check_shares, make_penalty
+from recurra.tasks.task import ModelSettings, Settings, StepTask, check_shares, given_test, given_valid, make_penalty
 from recurra.training.labelling import evaluate_labels, label_loss, most_frequent, predict_labels
 from recurra.training.loop import Trainer, Training
 from recurra.training.tree_penalty import Steps
@@ -73,12 +73,12 @@ class LabelledData:
     valid: float = setting(
         0.1,
         "the share of sequences that chooses the model; 0: the last model is kept",
-        idle=lambda s: f"data.valid_path={s.data.valid_path} does" if s.data.valid_path is not None else None,
+        idle=given_valid,
     )
     test: float = setting(
         0.1,
         "the share that is kept for the last evaluation, where data.test_path is not given",
-        idle=lambda s: f"data.test_path={s.data.test_path} is tested on" if s.data.test_path is not None else None,
+        idle=given_test,
     )
 
     def check(self) -> None:
@@ -317,9 +317,9 @@ class LabelTask(StepTask[Labeller]):
             valid = self.make_batches(parts.train, "the training part")
         penalty = make_penalty(self, model)
 
-        def validate(judged: Labeller) -> float:
-            nats = evaluate_labels(model, valid, self.ranks).nats
-            return nats if penalty is None else nats + penalty.of(judged)
+        def validate(evaluated: Labeller) -> float:
+            nats = evaluate_labels(evaluated, valid, self.ranks).nats
+            return nats if penalty is None else nats + penalty.of(evaluated)
 
         train = self.make_batches(parts.train, "the training part", training=True)
         return self.train_on(model, train, validate, whole=label_loss, penalty=penalty, training=settings)

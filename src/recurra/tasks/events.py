@@ -22,7 +22,7 @@ from recurra.tasks.capabilities import Probe
 from recurra.tasks.event_reading import draw_from, strings_of, usual_vectors
 from recurra.tasks.recipe import RECIPES, recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples, Flag, Flags, Predictions
-from recurra.tasks.task import Settings, StepTask, make_penalty
+from recurra.tasks.task import Settings, StepTask, given_test, given_valid, make_penalty
 from recurra.training.evaluation import evaluate_whole, evaluating
 from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import batch_weights, weighted_nll
@@ -49,14 +49,14 @@ class EventData:
         "the share of training cases, the last of them, that chooses the model",
         above=0,
         below=1,
-        idle=lambda s: f"data.valid_path={s.data.valid_path} does" if s.data.valid_path else None,
+        idle=given_valid,
     )
     test: float = setting(
         1 / 3,
         "the share of cases, the last of the log, that is kept for the evaluation",
         low=0,
         below=1,
-        idle=lambda s: f"data.test_path={s.data.test_path} is" if s.data.test_path else None,
+        idle=given_test,
     )
 
     def check(self) -> None:
@@ -181,9 +181,9 @@ class EventTask(StepTask[EventModel]):
         valid = self.make_batches(self.parts["valid"], training=False)
         penalty = make_penalty(self, model)
 
-        def validate(judged: EventModel) -> float:
-            nats = evaluate_whole(model, valid, lambda batch: run_batch(judged, batch).logits, self.ranks).mean
-            return nats if penalty is None else nats + penalty.of(judged)
+        def validate(evaluated: EventModel) -> float:
+            nats = evaluate_whole(evaluated, valid, lambda batch: run_batch(evaluated, batch).logits, self.ranks).mean
+            return nats if penalty is None else nats + penalty.of(evaluated)
 
         train = self.make_batches(self.parts["train"], training=True)
         return self.train_on(model, train, validate, whole=loss, penalty=penalty)

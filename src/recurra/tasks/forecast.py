@@ -136,8 +136,8 @@ class ForecastTask(StepTask[Forecaster]):
         return Forecaster(layers, channels, gaps=gaps, **options, **self.step_options())
 
     def train_on_windows(self, model: Forecaster, train: Windows, valid: Windows) -> Trainer:
-        def validate(judged: Forecaster) -> float:
-            return evaluate(model, valid, model.loss, self.ranks).mean
+        def validate(evaluated: Forecaster) -> float:
+            return evaluate(evaluated, valid, evaluated.loss, self.ranks).mean
 
         return self.train_on(model, train, validate, loss=model.loss)
 
@@ -197,10 +197,10 @@ class SeriesTask(ForecastTask):
         T = len(series.values)
         test = T - int(T * data.test)
         valid = test - int(T * data.valid)
-        judged, size = ("for the test", T - test) if data.test else ("for validation", test - valid)
+        held_out, size = ("for the test", T - test) if data.test else ("for validation", test - valid)
         if size < horizon:
             raise DataError(
-                f"{self.about}: {T:,} steps leave {size:,} {judged}, fewer than the horizon of {horizon:,} "
+                f"{self.about}: {T:,} steps leave {size:,} {held_out}, fewer than the horizon of {horizon:,} "
                 "(backtest.horizon). Give a longer series, a shorter horizon, or other shares (data.valid, data.test)."
             )
         least = LEAST + data.difference

@@ -33,7 +33,7 @@ from recurra.models.sampling import Choice, sample
 from recurra.tasks.capabilities import Probe
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples, TextScore
-from recurra.tasks.task import M, Settings, StepModelSettings, StepTask, check_shares, of_files
+from recurra.tasks.task import M, Settings, StepModelSettings, StepTask, check_shares, given_test, given_valid, of_files
 from recurra.training.dynamic_evaluation import evaluate_dynamically
 from recurra.training.evaluation import best_share, evaluate, evaluate_window, log_probabilities, mixed
 from recurra.training.loop import Trainer, Training
@@ -67,12 +67,12 @@ class TextData:
     valid: float = setting(
         0.05,
         "the share of the text that chooses the model",
-        idle=lambda s: f"data.valid_path={s.data.valid_path} does" if s.data.valid_path else None,
+        idle=given_valid,
     )
     test: float = setting(
         0.05,
         "the share of the text that is kept for the last evaluation",
-        idle=lambda s: f"data.test_path={s.data.test_path} is" if s.data.test_path else None,
+        idle=given_test,
     )
 
     def check(self) -> None:

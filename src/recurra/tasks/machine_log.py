@@ -35,7 +35,7 @@ from recurra.training.tree_penalty import Steps
 from recurra.types import setting
 
 TEST = 2**32
-"""The seed of the log that is judged is this plus the recipe's own."""
+"""The seed of the log of the test is this plus the recipe's own."""
 ALARMS = 0.01
 """The share of triggers that do something which may be flagged in validation cases."""
 
@@ -84,7 +84,7 @@ class CasePrediction:
 
 
 class MachineLogTask(EventTask):
-    """A model of the machine's log, judged beside counting and the machine itself."""
+    """A model of the machine's log, scored beside counting and the machine itself."""
 
     @cached_property
     def log(self) -> EventLog:

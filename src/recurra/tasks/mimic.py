@@ -37,21 +37,21 @@ class Mimicry(Result):
     tree: DecisionTree
     part: str
     steps: int
-    judged: TreeScores
+    scores: TreeScores
 
     @property
     def summary(self) -> str:
-        found = self.judged
+        found = self.scores
         return f"{self.tree.leaves} leaves, average path length {found.path_length:.2f}, fidelity {found.fidelity:.4f}"
 
     def __str__(self) -> str:
-        found, name = self.judged, score_name(len(self.tree.classes))
+        found, name = self.scores, score_name(len(self.tree.classes))
         other = "" if name == "accuracy" else f"{name} of the network {found.score:.4f}; "
         right = f"accuracy of the network {found.accuracy:.4f}, of the tree {found.tree_accuracy:.4f}"
         return f"{self.tree.to_text()}{self.part}: {self.summary}; {other}{right}"
 
     def to_json(self) -> dict[str, Any]:
-        return {"part": self.part, "steps": self.steps} | vars(self.judged) | {"tree": self.tree.to_json()}
+        return {"part": self.part, "steps": self.steps} | vars(self.scores) | {"tree": self.tree.to_json()}
 
     def plot(self, file: str | Path | None = None, **options: Any) -> Any:
         return self.tree.plot(file, **{"title": self.summary} | options)

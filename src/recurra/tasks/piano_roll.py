@@ -102,7 +102,7 @@ class PianoRollTask(ForecastTask):
         return Examples(("frames ahead", "keys"), rows, "forecast RUN")
 
 
-def _counted(train: list[Float[Tensor, "T K"]], judged: list[Float[Tensor, "T K"]], *, memory: bool) -> float:
+def _counted(train: list[Float[Tensor, "T K"]], held_out: list[Float[Tensor, "T K"]], *, memory: bool) -> float:
     """Nats per frame of each key's share of frames, or of those that follow a frame with it down, or up."""
     before, now = (torch.cat([piece[part] for piece in train]).double() for part in (slice(-1), slice(1, None)))
     if not memory:
@@ -110,7 +110,7 @@ def _counted(train: list[Float[Tensor, "T K"]], judged: list[Float[Tensor, "T K"
     down = (before * now).sum(0), ((1 - before) * now).sum(0)
     shares = [(hits + 0.5) / (seen.sum(0) + 1) for hits, seen in zip(down, (before, 1 - before), strict=True)]
     nats, frames = 0.0, 0
-    for piece in judged:
+    for piece in held_out:
         last, this = piece[:-1].double() * memory, piece[1:].double()
         chance = torch.where(last > 0, shares[0], shares[1])
         nats -= float((this * chance.log() + (1 - this) * (1 - chance).log()).sum())

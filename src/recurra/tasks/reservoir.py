@@ -140,7 +140,7 @@ def read_parts(data: SeriesData, seed: int) -> Parts:
 
 
 def check_parts(parts: Parts, about: str, settings: Solving) -> None:
-    """Refuse a series that is too short to be learned or judged, and one that never changes."""
+    """Refuse a series that is too short to be learned or scored, and one that never changes."""
     T, valid, test = len(parts.outputs), parts.valid, parts.test
     needed = settings.washout + 2
     if valid < needed:

@@ -222,14 +222,14 @@ class Run:
         return self._can(can.ScoresText, "score").score(self._trained_model, text, baselines=baselines)
 
     def translate(self, text: str, **options: Any) -> Translation:
-        """The translation of a text; options as for `translate_all`."""
-        return self.translate_all([text], **options)[0]
+        """The translation of a text, with its map of attention if the model has one; options as for `translate_all`."""
+        return self.translate_all([text], **{"attention": True} | options)[0]
 
     def translate_all(self, texts: Sequence[str], *, seed: int | None = None, **options: Any) -> list[Translation]:
         """The translations of several texts, side by side in batches.
 
         Options: `beam`, `n_best`, `length_power`; `choice` to draw instead; `lengths` (`predicted`, `drawn`), `limit`,
-        `stop_probability`, `unknown`.
+        `stop_probability`, `unknown`, `attention` (a map for each, which takes a second pass).
         """
         task = self._can(can.Translates, "translate")
         return task.translate(self._trained_model, texts, generator=_generator(seed), **options)

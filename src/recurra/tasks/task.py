@@ -96,6 +96,18 @@ def of_synthetic(settings: Any) -> str | None:
     return None if path is None else f"it is for synthetic data, and data.path={path}"
 
 
+def given_valid(settings: Any) -> str | None:
+    """Why the share for validation is idle, where a file is that part."""
+    path = settings.data.valid_path
+    return None if path is None else f"data.valid_path={path} is the validation part"
+
+
+def given_test(settings: Any) -> str | None:
+    """Why the share for the test is idle, where a file is that part."""
+    path = settings.data.test_path
+    return None if path is None else f"data.test_path={path} is the test part"
+
+
 def check_device(device: str) -> None:
     if device not in ("cpu", "cuda"):
         raise OptionError(f"device {device!r} does not exist. Known: cpu, cuda.")

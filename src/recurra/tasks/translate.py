@@ -36,7 +36,7 @@ from recurra.models.translate import CONTEXTS, Translator
 from recurra.tasks.language import TOKENS
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples, Translation
-from recurra.tasks.task import ModelSettings, Settings, Task, check_shares
+from recurra.tasks.task import ModelSettings, Settings, Task, check_shares, given_test, given_valid, of_files
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, evaluate_whole, evaluating
 from recurra.training.loop import Trainer, Training
@@ -51,9 +51,11 @@ class TranslateData:
     path: str | None = setting(None, "a file with two columns (tab, or comma in .csv), or the sources, one per line")
     target_path: str | None = setting(None, "the targets, one per line; none: they are the second column of data.path")
     valid_path: str | None = setting(
-        None, "pairs to validate on, in two columns; none: a share of data.path", added=True
+        None, "pairs to validate on, in two columns; none: a share of data.path", added=True, idle=of_files
     )
-    test_path: str | None = setting(None, "pairs to test on, in two columns; none: a share of data.path", added=True)
+    test_path: str | None = setting(
+        None, "pairs to test on, in two columns; none: a share of data.path", added=True, idle=of_files
+    )
     task: str | None = setting(None, "synthetic pairs: dates or addition; none: data.path", choices=TASKS)
     count: int = setting(
         20_000,
@@ -69,12 +71,12 @@ class TranslateData:
     valid: float = setting(
         0.05,
         "the share of the sources that chooses the model",
-        idle=lambda s: f"data.valid_path={s.data.valid_path} does" if s.data.valid_path else None,
+        idle=given_valid,
     )
     test: float = setting(
         0.1,
         "the share of the sources that is kept for the last evaluation",
-        idle=lambda s: f"data.test_path={s.data.test_path} is" if s.data.test_path else None,
+        idle=given_test,
     )
 
     def check(self) -> None:
@@ -306,8 +308,10 @@ class TranslationTask(Task[Translator]):
         assert weights is not None
         return weights[0].cpu()
 
-    def translate(self, model: Translator, texts: Sequence[str], **options: Any) -> list[Translation]:
-        """The translations of each text; `options` as for `search`."""
+    def translate(
+        self, model: Translator, texts: Sequence[str], *, attention: bool = False, **options: Any
+    ) -> list[Translation]:
+        """The translations of each text, with a map of attention where it is asked for; `options` as for `search`."""
         made = []
         for source, found in zip(texts, self.search(model, texts, **options), strict=True):
             rows = [
@@ -318,7 +322,8 @@ class TranslationTask(Task[Translator]):
                 }
                 for one in found
             ]
-            made.append(Translation(source, rows, self._attention(model, source, found[0].tokens)))
+            seen = self._attention(model, source, found[0].tokens) if attention else None
+            made.append(Translation(source, rows, seen))
         return made
 
     def _attention(self, model: Translator, source: str, tokens: Sequence[int]) -> Attention | None:

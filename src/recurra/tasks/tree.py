@@ -20,7 +20,16 @@ from recurra.layers.tree import BY_POSITION, COMPOSITIONS, OF_CELLS
 from recurra.models.tree import MostFrequent, TreeClassifier
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples
-from recurra.tasks.task import Settings, Task, check_shares, count_parameters, of_files, of_synthetic
+from recurra.tasks.task import (
+    Settings,
+    Task,
+    check_shares,
+    count_parameters,
+    given_test,
+    given_valid,
+    of_files,
+    of_synthetic,
+)
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, Tally, evaluating
 from recurra.training.loop import Trainer, Training
@@ -60,8 +69,14 @@ class TreeData:
     )
     count: int = setting(50_000, "how many synthetic trees to learn from", low=1, idle=of_synthetic)
     min_count: int = setting(1, "tokens seen less often become <unk>", low=1)
-    valid: float = setting(0.1, "the share of a file's trees that chooses the model", idle=of_files)
-    test: float = setting(0.1, "the share of a file's trees that is kept for the last evaluation", idle=of_files)
+    valid: float = setting(
+        0.1, "the share of a file's trees that chooses the model", idle=lambda s: of_files(s) or given_valid(s)
+    )
+    test: float = setting(
+        0.1,
+        "the share of a file's trees that is kept for the last evaluation",
+        idle=lambda s: of_files(s) or given_test(s),
+    )
 
     def check(self) -> None:
         check_shares(self.valid, self.test)
@@ -201,8 +216,8 @@ class TreeTask(Task[TreeClassifier]):
         valid = self.make_batches(self.woods.valid, training=False)
         train = self.make_batches(self.woods.train, training=True)
 
-        def validate(judged: TreeClassifier) -> float:
-            return score_trees(model, valid, self.ranks)["all"].nats
+        def validate(evaluated: TreeClassifier) -> float:
+            return score_trees(evaluated, valid, self.ranks)["all"].nats
 
         return self.train_on(model, train, validate, whole=tree_loss)
 

@@ -68,7 +68,7 @@ def evaluate_labels(model: Labeller, batches: LabelledSequences, ranks: Ranks = 
     """One pass over the data. The model is left in its mode. Each of several ranks gives its part, and gets the score of all."""
     device, C = model.output.weight.device, model.output.out_features
     counts, nats = torch.zeros(C, C, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
-    for logits, targets in _judged(model, batches):
+    for logits, targets in _scored_batches(model, batches):
         pairs = targets * C + logits.argmax(-1)
         counts += torch.bincount(pairs.cpu(), minlength=C * C).view(C, C)
         nats += cross_entropy(logits.double(), targets, reduction="sum").cpu()
@@ -81,13 +81,13 @@ def evaluate_labels(model: Labeller, batches: LabelledSequences, ranks: Ranks = 
 def predict_labels(model: Labeller, batches: LabelledSequences) -> list[Float[Tensor, "n C"]]:
     """P(class) of each sequence, in the order in which they were given: one row, or with tags one for each step."""
     found: list[Tensor] = []
-    for batch, (logits, _) in zip(batches.one_pass(), _judged(model, batches), strict=True):
+    for batch, (logits, _) in zip(batches.one_pass(), _scored_batches(model, batches), strict=True):
         sizes = batch.lengths.tolist() if batches.per_step and batch.lengths is not None else [1] * len(batch.inputs)
         found += logits.double().softmax(-1).cpu().split(sizes)
     return [found[k] for k in batches.rows.argsort().tolist()]
 
 
-def _judged(model: Labeller, batches: LabelledSequences) -> Iterator[tuple[Tensor, Tensor]]:
+def _scored_batches(model: Labeller, batches: LabelledSequences) -> Iterator[tuple[Tensor, Tensor]]:
     with evaluating(model):
         for batch in batches.one_pass():
             if len(batch.inputs):  # a rank may have none of the last rows

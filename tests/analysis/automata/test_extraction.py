@@ -12,7 +12,7 @@ from recurra.analysis.automata.finite import Moore
 from recurra.data.formal import dyck, tomita
 from recurra.data.machine import TRIGGERS, tables, washing_machine
 from recurra.errors import OptionError
-from recurra.tasks.catalogue import find_recipe, make_task
+from recurra.tasks.catalogue import find_recipe
 from tests.analysis.automata.machines import Slipping
 
 SIZES = {1: 2, 2: 3, 3: 5, 4: 4, 5: 4, 6: 3, 7: 5}
@@ -135,7 +135,7 @@ def test_all_seven_in_three_minutes() -> None:
 
 @pytest.mark.slow
 def test_brackets_have_a_state_for_all_that_can_be_open() -> None:
-    task = make_task(find_recipe("dyck"))
+    task = find_recipe("dyck").configure([])
     trainer = task.trainer()
     for _ in trainer.events():
         pass
