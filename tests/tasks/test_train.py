@@ -1,9 +1,11 @@
 """`train`, `open` and `runs`: a recipe by name, data as every kind of object, and what a signal does."""
 
+import gc
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -138,11 +140,19 @@ def test_objects_and_files_give_the_same_run(place: Path) -> None:
         ("events", pd.DataFrame({"x": [1]}), "column"),
     ],
 )
-def test_data_that_does_not_fit(recipe: str, data: Any, words: str) -> None:
+def test_data_that_does_not_fit(
+    recipe: str, data: Any, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
     with pytest.raises(rc.RecurraError, match=words) as error:
         train(recipe, data)
     assert "\n" not in str(error.value)
     assert not Path("runs").exists()
+    error.value.__traceback__ = None  # which holds the task
+    del error
+    gc.collect()
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize(
