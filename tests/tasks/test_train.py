@@ -82,7 +82,11 @@ DATA: dict[str, dict[str, Any]] = {
     },
     "reservoir": {"array": SERIES, "frame": pd.DataFrame({"a": SERIES})},
 }
-SETTINGS: dict[str, dict[str, Any]] = {"reservoir": {}, "feedforward": {"steps": 2}, "text": {"batch_size": 2}}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "reservoir": {"washout": 20},
+    "feedforward": {"steps": 2},
+    "text": {"batch_size": 2},
+}
 
 
 @pytest.fixture(autouse=True)
@@ -159,7 +163,7 @@ def test_data_that_does_not_fit(
     ("options", "words"),
     [
         ({"recipe": "tomitta"}, "Did you mean 'tomita'"),
-        ({"recipe": 3}, "recipe must be a name, a recipe or a task; got int"),
+        ({"recipe": 3}, "recipe 3 does not exist. Known: addition"),
         ({"hiden_size": 3}, "Did you mean 'model.hidden_size'"),
         ({"steps": 2.5}, "expected a whole number; got float 2.5"),
         ({"length": 3}, "'length' is a setting of several groups"),

@@ -487,12 +487,8 @@ def draw(graph: Graph) -> str:
 
     ```python
     rc.plots.draw_cell(rc.find_cell("gru").graph)
-<<<<<<< HEAD
     ```
     """
-=======
-    ```"""
->>>>>>> examples
     layout = _Layout(_Reader(graph).read()).arrange()
     every = [box for column in layout.columns for box in column]
     width = max(box.x + (box.width + box.footprint) / 2 for box in every) + MARGIN

@@ -32,7 +32,7 @@ def train(
     monitor: int | None = None,
     tensorboard: bool = False,
     progress: str = "auto",
-    settings: Mapping[str, Any] | list[str] | None = None,
+    settings: Mapping[str, Any] | list[str] | str | None = None,
     **named: Any,
 ) -> Run:
     """Train a model by a recipe (or a task that is configured), in a run folder that resumes after a kill.
@@ -56,11 +56,7 @@ def train(
             raise OptionError("a task is configured already: give data and settings when you make it.")
         task = recipe
     else:
-        if not isinstance(recipe, str | Recipe):
-            raise OptionError(
-                f"recipe must be a name, a recipe or a task; got {type(recipe).__name__}. See rc.RECIPES."
-            )
-        chosen = find_recipe(recipe) if isinstance(recipe, str) else recipe
+        chosen = recipe if isinstance(recipe, Recipe) else find_recipe(recipe)
         if isinstance(settings, str):
             settings = [settings]
         if isinstance(named.get("cell"), Cell):
