@@ -22,6 +22,13 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2
 
+# Every room but training, reports and documentation, on one engine's kernels: what a person runs on every save.
+FAST := tests/cells tests/data tests/layers tests/metrics tests/models tests/plots tests/runs tests/test_imports.py \
+	tests/engines/test_choose.py tests/engines/test_eager.py tests/tasks/test_settings.py
+
+test-fast: $(STAMP)
+	$(BIN)/python -m pytest -n 2 $(FAST)
+
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
 

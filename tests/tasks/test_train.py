@@ -163,7 +163,7 @@ def test_data_that_does_not_fit(
     ("options", "words"),
     [
         ({"recipe": "tomitta"}, "Did you mean 'tomita'"),
-        ({"recipe": 3}, "recipe 3 does not exist. Known: addition"),
+        ({"recipe": 3}, "recipe must be a name, a recipe or a task; got int"),
         ({"hiden_size": 3}, "Did you mean 'model.hidden_size'"),
         ({"steps": 2.5}, "expected a whole number; got float 2.5"),
         ({"length": 3}, "'length' is a setting of several groups"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -179,15 +179,15 @@ class DividesSpace(Protocol):
 C = TypeVar("C")
 
 
-def offers(task: Any, capability: type[Any]) -> bool:
+def offers(offered: Any, capability: type[Any]) -> bool:
     """Whether a task has a capability."""
-    return isinstance(task, capability)
+    return isinstance(offered, capability)
 
 
 def find(task: Any, capability: type[C], asked: str) -> C:
     """The task as one with this capability; otherwise an error that says what was asked for."""
-    if isinstance(task, capability):
-        return task
+    if offers(task, capability):
+        return cast(C, task)
     raise OptionError(
         f"{asked} is for a task that {capability.__doc__}; {task.settings.name} is not one. "
         f"It can: {', '.join(verbs_of(task))}."

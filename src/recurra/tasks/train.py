@@ -56,7 +56,7 @@ def train(
             raise OptionError("a task is configured already: give data and settings when you make it.")
         task = recipe
     else:
-        chosen = recipe if isinstance(recipe, Recipe) else find_recipe(recipe)
+        chosen = _chosen(recipe)
         if isinstance(settings, str):
             settings = [settings]
         if isinstance(named.get("cell"), Cell):
@@ -73,9 +73,17 @@ def train(
         return train_run(task, None, out=out, **how)
 
 
+def _chosen(recipe: Any) -> Recipe:
+    if isinstance(recipe, str):
+        return find_recipe(recipe)
+    if isinstance(recipe, Recipe):
+        return recipe
+    raise OptionError(f"recipe must be a name, a recipe or a task; got {type(recipe).__name__}. See rc.RECIPES.")
+
+
 def resume(run: Run, **options: Any) -> Run:
     """Go on with a run; options as for `train`."""
-    if isinstance(run.task, FitTask):
+    if run.folder.recipe.get("name") == "fit":
         raise OptionError(f"this run is of a module of your own: it goes on with rc.fit(..., out={str(run.path)!r}).")
     with join(run.settings.device) as ranks:
         run.task = open_task(run.folder, ranks)
