@@ -30,7 +30,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Analyses": (
         *("find_fixed_points", "vector_field", "gradient_flow", "lyapunov", "extract_automaton", "find_units"),
     ),
-    "Errors": ("RecurraError", "CellError", "EngineError", "OptionError", "ShapeError"),
+    "Errors": ("RecurraError", "CellError", "DataError", "EngineError", "OptionError", "RunError", "ShapeError"),
 }
 """The names of recurra itself, in the order in which one meets them."""
 ABOUT = {

@@ -106,3 +106,41 @@ def test_killed_and_resumed_to_the_same_weights(tmp_path: Path) -> None:
         assert torch.equal(value, weights[1][name]), f"{name} after a kill at step {steps}"
     rows = [(each / "runs/own/metrics.jsonl").read_text().splitlines() for each in (whole, killed)]
     assert rows[0] == rows[1]
+
+
+TOUR = EXAMPLES / "tour.ipynb"
+EXECUTE = """
+import sys, nbformat
+from nbclient import NotebookClient
+notebook = nbformat.read(sys.argv[1], as_version=4)
+NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+nbformat.write(notebook, sys.argv[2])
+"""
+
+
+def kinds(file: Path) -> list[list[list[str]]]:
+    """By cell of code and output: what it is, and in which forms it is shown."""
+    cells = [cell for cell in json.loads(file.read_text())["cells"] if cell["cell_type"] == "code"]
+    return [[[each["output_type"], *sorted(each.get("data", {}))] for each in cell["outputs"]] for cell in cells]
+
+
+def test_the_notebook_runs_to_what_is_stored(tmp_path: Path) -> None:
+    """The same outputs in every cell: results as HTML, figures as PNG, one block for each training, and nothing else."""
+    pytest.importorskip("nbclient")
+    new = tmp_path / "tour.ipynb"
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", EXECUTE, str(TOUR), str(new)]
+    found = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
+    assert found.returncode == 0, found.stderr[-3000:]
+    assert kinds(new) == kinds(TOUR)
+
+
+def test_the_notebook_is_stored_with_its_outputs() -> None:
+    assert TOUR.stat().st_size < 1_000_000
+    first, *others = kinds(TOUR)
+    assert first == []
+    assert all(others)
+    shown = [form for outputs in others for _, *forms in outputs for form in forms]
+    assert shown.count("image/png") >= 6
+    assert shown.count("text/html") >= 10
+    assert "UserWarning" not in TOUR.read_text()

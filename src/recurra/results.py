@@ -71,8 +71,16 @@ class Result:
         # the one import that points up: whoever asks a result for its picture needs the room of pictures
         return import_module("recurra.plots").draw(self, file, **options)
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # before `dataclass` writes one that lists every tensor: a prompt shows what `print` shows
+        setattr(cls, "__repr__", Result.__repr__)  # noqa: B010
+
     def __str__(self) -> str:
-        return str(self.table() or super().__str__())
+        return str(self.table() or object.__repr__(self))
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
         table = self.table()

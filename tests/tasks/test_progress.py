@@ -11,7 +11,7 @@ from rich.console import Console
 
 from recurra.cli.main import run
 from recurra.tasks import progress
-from recurra.tasks.progress import Lines, Live, Silent, make_display
+from recurra.tasks.progress import Lines, Live, Notebook, Silent, make_display
 from recurra.training.loop import Step, Validated
 from tests.cli.test_train import files, refused
 
@@ -207,3 +207,30 @@ class TestTensorBoard:
         board.add({"step": 8, "valid": 2.0})
         board.close()
         assert added == [(str(tmp_path),), ("loss", 0.5, 7), ("valid", 2.0, 8), ("closed",)]
+
+
+def test_a_notebook_has_one_block_that_is_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is trained, the bar at its last step, and how it ended."""
+    display = pytest.importorskip("IPython.display")
+    blocks: list[str] = []
+
+    class Handle:
+        def update(self, block: object) -> None:
+            blocks[-1] = block.data  # type: ignore[attr-defined]
+
+    def show(block: object, display_id: bool) -> Handle:
+        blocks.append(block.data)  # type: ignore[attr-defined]
+        return Handle()
+
+    monkeypatch.setattr(display, "display", show)
+    with Notebook(10, "tokens") as notebook:
+        notebook.say("text: a <file>")
+        for step in range(1, 11):
+            notebook.step(Step(step, 2.0, 1.0, 0.1, 5), 100.0)
+        notebook.validated(Validated(10, 1.5, True))
+        notebook.say("10 steps made.")
+    (block,) = blocks
+    first, bar, last = block.removeprefix("<pre>").removesuffix("</pre>").split("\n")
+    assert first == "text: a &lt;file&gt;"
+    assert bar == "━" * 30 + " 10/10  loss 2.0000  100 tokens/s  valid 1.5000"
+    assert last == "10 steps made."

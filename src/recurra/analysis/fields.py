@@ -299,7 +299,13 @@ class Settling(Result):
 def settle(
     F: StepMap, x: Float[Tensor, " D"], s: Float[Tensor, " S"], *, steps: int = 5000, period: int = 32
 ) -> Settling:
-    """Run until it settles, and classify where: by the first state that recurs, and by the two largest Lyapunov exponents."""
+    """Run until it settles, and classify where: by the first state that recurs, and by the two largest Lyapunov exponents.
+
+    ```python
+    F = rc.analysis.StepMap(rc.Recurrent("gru", 2, 8))
+    print(rc.analysis.settle(F, torch.zeros(2), F.start, steps=200))
+    ```
+    """
     frozen = x.to(F.dtype)[None]
     none = torch.zeros(0, dtype=F.dtype)
     s = s.to(F.dtype)[None]

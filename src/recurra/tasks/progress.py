@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
+from html import escape
+from importlib import import_module
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.panel import Panel
@@ -134,6 +136,42 @@ class Live(Silent):
         self._bar.stop()
 
 
+class Notebook(Silent):
+    """A block below the cell that is written over: what is trained, a bar with the figures of the last step, and how it ended."""
+
+    def __init__(self, steps: int, units: str):
+        self.steps, self.units = steps, units
+        self._lines: list[str] = []
+        self._bar: list[str] = []
+        self._valid, self._shown = "", 0.0
+        self._handle: Any = None
+
+    def step(self, event: Step, speed: float) -> None:
+        done = 30 * event.step // self.steps
+        figures = f"{event.step}/{self.steps}  loss {event.loss:.4f}  {speed:,.0f} {self.units}/s"
+        self._bar = [f"{'━' * done}{'┈' * (30 - done)} {figures}"]
+        if time.monotonic() - self._shown > PAUSE / 4:
+            self._show()
+
+    def validated(self, event: Validated) -> None:
+        self._valid = f"  valid {event.valid:.4f}"
+
+    def say(self, line: str) -> None:
+        self._lines.append(line)
+        self._show()
+
+    def _show(self) -> None:
+        notebook: Any = import_module("IPython.display")  # there, since this is a notebook
+        self._shown = time.monotonic()
+        bar = [line + self._valid for line in self._bar]
+        text = "\n".join([*self._lines[:1], *bar, *self._lines[1:]])
+        block = notebook.HTML(f"<pre>{escape(text)}</pre>")
+        if self._handle is None:
+            self._handle = notebook.display(block, display_id=True)
+        else:
+            self._handle.update(block)
+
+
 def make_display(steps: int, units: str, progress: str = "auto") -> Display:
     """The display that suits where standard error goes.
 
@@ -144,4 +182,6 @@ def make_display(steps: int, units: str, progress: str = "auto") -> Display:
     console = Console(stderr=True)
     if progress == "none" or (progress == "auto" and not (console.is_terminal or console.is_jupyter)):
         return Silent()
-    return Live(steps, units, console) if console.is_terminal or console.is_jupyter else Lines(steps, units)
+    if console.is_jupyter:
+        return Notebook(steps, units)
+    return Live(steps, units, console) if console.is_terminal else Lines(steps, units)

@@ -13,7 +13,9 @@ task = text(data="tale.txt", cell="gru", hidden_size=256)
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -64,13 +66,12 @@ class Recipe:
             if isinstance(data, str | os.PathLike):
                 check_path(data)
             else:
-                kind = self.task.data_kind
-                staged = write_data(
-                    kind, data, Path(tempfile.mkdtemp(prefix="recurra-")), **self.task.data_options(made)
-                )
+                staged = stage_data(self.task.data_kind, data, **self.task.data_options(made))
             made = override(made, {"data.path": str(staged or data)})
         task = self.task(made, ranks)
         task.staged = staged
+        if staged is not None:
+            weakref.finalize(task, shutil.rmtree, staged.parent, ignore_errors=True)
         return task
 
     def __repr__(self) -> str:
@@ -86,6 +87,16 @@ def recipe(task: type[Task[Any]], name: str | None = None) -> Callable[[Callable
         return made
 
     return register
+
+
+def stage_data(kind: str, data: Any, **options: bool) -> Path:
+    """Data that is no path, written to a temporary folder; who asked for it removes the folder."""
+    folder = Path(tempfile.mkdtemp(prefix="recurra-"))
+    try:
+        return write_data(kind, data, folder, **options)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def check_path(data: str | os.PathLike[str]) -> str:

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import shutil
-import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -30,7 +30,6 @@ from recurra.analysis.jacobians import StepMap
 from recurra.analysis.portrait import Portrait, RestingPlaces
 from recurra.analysis.trace_table import TraceTable, trace_table
 from recurra.analysis.unit_study import UnitStudy
-from recurra.data.in_memory import write_data
 from recurra.errors import OptionError, RunError
 from recurra.lecture.region_count import RegionCount, count_regions
 from recurra.metrics.confusion import Confusion
@@ -45,7 +44,7 @@ from recurra.tasks.following import Outcome, look, train_in_folder
 from recurra.tasks.generation import generate_text
 from recurra.tasks.mimic import Mimicry, mimic
 from recurra.tasks.progress import make_display
-from recurra.tasks.recipe import check_path
+from recurra.tasks.recipe import check_path, stage_data
 from recurra.tasks.results import (
     Evaluation,
     Examples,
@@ -393,8 +392,9 @@ class Run:
         kind = self.task.data_kind
         if kind is None:
             raise OptionError(f"the data of {self.settings.name} is synthetic: leave data out.")
-        folder = Path(tempfile.mkdtemp(prefix="recurra-"))
-        return str(write_data(kind, data, folder, **self.task.data_options(self.settings)))
+        staged = stage_data(kind, data, **self.task.data_options(self.settings))
+        weakref.finalize(self, shutil.rmtree, staged.parent, ignore_errors=True)
+        return str(staged)
 
     def _keep_scores(self, found: Evaluation) -> None:
         """Keep the scores of the weights as they are now, so that a report need not compute them again."""
