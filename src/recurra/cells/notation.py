@@ -4,8 +4,9 @@
     def leaky(x, U, h, *, alpha=Learned(0.9, low=0, high=1)):
         return alpha * h + (1 - alpha) * tanh(x.h + U.h(h))
 
-`x.NAME` is a drive, W_NAME x_t + b_NAME for all of time at once; `U.NAME(v)` is a recurrent product, U_NAME v; the further positional arguments are the state, keyword-only
-arguments are per-unit parameters (`Learned`, `Fixed`) or plain options. Everything else is elementwise.
+`x.NAME` is a drive, W_NAME x_t + b_NAME for all of time at once; `U.NAME(v)` is a recurrent product, U_NAME v; the further
+positional arguments are the state, keyword-only arguments are per-unit parameters (`Learned`, `Fixed`) or plain options.
+Everything else is elementwise.
 """
 
 from __future__ import annotations
