@@ -17,7 +17,7 @@ from recurra.analysis.automata.finite import Moore
 from recurra.analysis.automata.weighted import Weighted, WeightedExtraction, WeightedPoint
 from recurra.analysis.echo import echo_state
 from recurra.analysis.fields import Plane, basins, trajectory, vector_field
-from recurra.analysis.fixed_points import FixedPoints, find_fixed_points
+from recurra.analysis.fixed_points import FixedPoints, SlowPoint, find_fixed_points
 from recurra.analysis.gradients import gradient_flow, recurrent_spectra, spectrum
 from recurra.analysis.jacobians import StepMap
 from recurra.analysis.neurons import Activity, Finding, Found, Hit, SparseProbe, Unit
@@ -237,3 +237,16 @@ def test_a_line_of_regions_passes_through_its_points() -> None:
 def test_the_room_is_entered_without_matplotlib() -> None:
     code = "import sys, recurra.plots; print('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_slow_points_alone_have_a_picture() -> None:
+    slow = [SlowPoint(torch.randn(8, dtype=torch.float64), 1e-7, torch.ones(8)) for _ in range(4)]
+    found = FixedPoints([], slow, 0, 16, 10, 1e-9, True)
+    (axis,) = draw(found).axes
+    assert len(axis.collections) == 4
+
+
+def test_a_cell_without_products_has_a_circle_and_no_legend() -> None:
+    """Warnings are errors here: an empty legend would be one."""
+    (axis,) = draw(recurrent_spectra(Recurrent("mingru", 2, 4))).axes
+    assert axis.get_legend() is None

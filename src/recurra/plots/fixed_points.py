@@ -17,8 +17,9 @@ MARKS = {"attractor": ("o", 110), "saddle": ("X", 90), "repeller": ("^", 100), "
 
 @painter(FixedPoints, (9, 8))
 def paint_fixed_points(axis: Any, found: FixedPoints, *, plane: Plane | None = None, title: str = "") -> None:
-    """`plane`: otherwise that of the first two principal components of the points."""
-    states = torch.stack([point.state for point in found.points]) if found.points else torch.zeros(1, 2)
+    """`plane`: otherwise that of the first two principal components of the points, or of slow ones where there is none."""
+    shown = [point.state for point in found.points or found.slow]
+    states = torch.stack(shown) if shown else torch.zeros(1, 2)
     plane = plane or plane_of(states)
     low, high = frame(plane.project(states))
     for point in found.slow:
