@@ -153,7 +153,7 @@ def test_a_run_without_a_checkpoint_says_so(tmp_path: Path) -> None:
 
     run = Run.create(rc.RECIPES["tomita"](steps=2, hidden_size=4), tmp_path / "new")
     assert not run.is_trained
-    with pytest.raises(rc.RunError, match="no last checkpoint yet"):
+    with pytest.raises(rc.RunError, match=r"has no checkpoint yet\. Train it"):
         run.evaluate()
     assert run.spectra()  # of the model as it will start
 
