@@ -1,6 +1,7 @@
 """`fit`: a module, batches and a loss of one's own. Resuming is exact, and ranks give the steps of one."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections import namedtuple
@@ -68,7 +69,9 @@ def test_the_best_model_is_kept() -> None:
 
     model = linear()
     run = fit(model=model, evaluate=evaluate, validate_every=2)
+    assert len(modes) == 5
     assert not any(modes)
+    assert model.training
     assert run.outcome is not None
     assert run.outcome.valid == min(row["valid"] for row in run.metrics if "valid" in row) < 0
     assert (run.path / "checkpoints/best").exists()
@@ -133,17 +136,31 @@ def test_state_is_reset_when_an_epoch_ends() -> None:
 
 
 class TestBatches:
-    def test_a_data_loader_resumes_in_its_order(self) -> None:
-        """The shuffling of each epoch depends on the seed alone, whatever numbers the model draws."""
+    @pytest.mark.parametrize("stop", [2, 3, 5])
+    def test_a_data_loader_resumes_in_its_order(self, stop: int) -> None:
+        """The order of an epoch of 3 depends on the seed alone, whatever was drawn before; stopped within one and at its end."""
 
-        def go(out: str, steps: int, stop: bool = False) -> rc.Run:
+        def go(out: str, stop: int | None = None) -> rc.Run:
             loader = DataLoader(TensorDataset(X, X.sum(1, keepdim=True)), batch_size=5, shuffle=True)
-            torch.manual_seed(len(out))
-            return fit(loader, out=out, steps=steps, save_every=1)
+            seen = 0
 
-        whole = go("whole", 8)
-        assert len({tuple(row.items()) for row in whole.metrics}) == 8
-        assert_equal(weights(whole), weights(go("another name", 8)))
+            def loss(model: Any, batch: Any) -> Any:
+                nonlocal seen
+                seen += 1
+                if seen == stop:
+                    signal.raise_signal(signal.SIGINT)
+                return square(model, batch)
+
+            model = linear()
+            torch.manual_seed(len(out))
+            return fit(loader, model=model, loss=loss, out=out, steps=8)
+
+        whole, cut = go("whole"), go("another name", stop)
+        assert cut.outcome is not None
+        assert cut.outcome.step == stop
+        resumed = go("another name")
+        assert resumed.metrics == whole.metrics
+        assert_equal(weights(whole), weights(resumed))
 
     def test_a_function_that_makes_a_generator(self) -> None:
         begun = []

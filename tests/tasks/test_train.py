@@ -105,13 +105,9 @@ def test_data_as_objects(recipe: str, kind: str) -> None:
     """A run keeps its data in its folder: it is evaluated, opened and resumed where the object no longer is."""
     run = train(recipe, DATA[recipe][kind])
     assert run.is_trained
-    scores = run.evaluate().scores
+    scores = run.evaluate().to_json()["scores"]
     run.path.rename("moved")
-    assert (
-        rc.open("moved").evaluate().to_json()["scores"]
-        == rc.Run(run.folder.open(Path("moved"))).evaluate().to_json()["scores"]
-    )
-    assert rc.open("moved").evaluate().scores.keys() == scores.keys()
+    assert rc.open("moved").evaluate().to_json()["scores"] == scores
     assert rc.open("moved").resume(progress="none").outcome is not None
 
 
