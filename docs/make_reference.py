@@ -9,7 +9,7 @@ import inspect
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import GenericAlias, ModuleType
 from typing import Any
 
 import recurra as rc
@@ -90,7 +90,7 @@ def documentation(value: Any) -> str:
 
 def signature(value: Any) -> str:
     """Arguments and defaults, without types."""
-    if not callable(value) or isinstance(value, ModuleType):
+    if not callable(value) or isinstance(value, ModuleType | GenericAlias):
         return ""
     if isinstance(value, type) and issubclass(value, Exception):
         return ""

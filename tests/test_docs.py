@@ -89,7 +89,7 @@ def private_names(code: str) -> list[str]:
     """
     tree = ast.parse(code)
     found = []
-    defines_a_cell = "@cell" in code
+    defines_a_cell = "@cell" in code or "@rc.cell" in code
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found += [

@@ -438,9 +438,9 @@ def train_run(
 ) -> Run:
     """Train a task in a new folder, or go on with a run. Of several ranks the first makes the folder, and all share it."""
     ranks = task.ranks
-    for name, value in (("minutes", minutes), ("monitor", monitor)):
-        if value is not None and (not isinstance(value, int | float) or value <= 0):
-            raise OptionError(f"{name} must be a number above 0; got {value!r}.")
+    for name, value, least in (("minutes", minutes, 0), ("monitor", monitor, 1)):
+        if value is not None and (not isinstance(value, int | float) or value < least):
+            raise OptionError(f"{name} must be a number of at least {least}; got {value!r}.")
     if tensorboard:
         find_writer()  # where it is missing, that is reported before anything is written
     trainer = task.trainer()
