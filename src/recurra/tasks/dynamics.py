@@ -21,7 +21,7 @@ from recurra.tasks.capabilities import HasTriggers, Probe, Probes, ReadsTokens, 
 WARMUP = 40
 """Steps that are read before the first that is looked at."""
 FAR = 100
-"""Steps back that gradients are followed, unless it is said."""
+"""Steps back that gradients are followed by default."""
 
 
 def probe_of(task: Any, model: Any, steps: int, asked: str) -> Probe:

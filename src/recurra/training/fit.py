@@ -127,7 +127,7 @@ class GivenBatches(Batches):
         raise OptionError("batches of your own are only trained on.")
 
     def _batch(self, epoch: int, step: int) -> Batch:
-        raise NotImplementedError
+        raise OptionError("batches of your own come in the order of their source alone.")
 
     def _settings(self) -> dict[str, int]:
         return {"seed": self.seed}

@@ -33,7 +33,7 @@ def rows(x: Float[Tensor, "T B _"]) -> Rows:
 class Kernel:
     """`forward` and `backward` of a plan, each with its structure of arguments and with how many numbers of memory it asks for.
 
-    What a structure holds is said in `arguments.hpp`.
+    `arguments.hpp` tells what a structure holds.
     """
 
     def __init__(self, graph: Graph, dtype: torch.dtype):
