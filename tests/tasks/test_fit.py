@@ -254,7 +254,7 @@ class TestState:
         ({"truncation": "every:3"}, "give a loss"),
         ({"truncation": "window:3"}, "needs a model that is read step by step"),
         ({"progress": "bar"}, "Known: auto, lines, none"),
-        ({"minutes": "2"}, "minutes must be a number above 0; got '2'"),
+        ({"minutes": "2"}, "minutes must be a number of at least 0; got '2'"),
     ],
 )
 def test_refusals_are_one_line(options: dict[str, Any], words: str) -> None:

@@ -100,5 +100,6 @@ def join(device: str) -> Iterator[Ranks]:
     dist.init_process_group("nccl" if device == "cuda" else "gloo")
     try:
         yield ranks
+        dist.barrier()  # a rank that leaves while others still talk to it may abort them
     finally:
         dist.destroy_process_group()
