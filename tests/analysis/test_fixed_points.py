@@ -82,6 +82,7 @@ def test_a_few_attractors_are_no_line() -> None:
     assert not search(F).line_attractor
 
 
+@pytest.mark.slow
 def test_a_limit_cycle_is_recognised() -> None:
     F = StepMap(without_input(van_der_pol, 1))
     found = search(F, 2.0)

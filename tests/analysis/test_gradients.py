@@ -128,6 +128,7 @@ def test_exponents_of_the_lorenz_system() -> None:
     assert float(found[2]) == pytest.approx(-14.57, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_shorter_run_of_the_lorenz_system_is_chaotic() -> None:
     F = StepMap(without_input(lorenz, 1))
     found = lyapunov_spectrum(F, torch.tensor([1.0, 1.0, 20.0], dtype=F.dtype), torch.zeros(4000, 1), warmup=500) / 0.01

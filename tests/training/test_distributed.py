@@ -171,6 +171,7 @@ class TestStopped:
             assert run(resumption(place, f"two-one-{name}")) == 0
             assert_same_run(folder, place / f"alone-{name}")
 
+    @pytest.mark.slow
     def test_on_one_rank_and_resumed_on_two(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for k, (name, case) in enumerate(STOPPED.items()):
             stopped_at(monkeypatch, command(place, case, f"one-two-{name}"), 23 + k)
