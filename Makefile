@@ -22,9 +22,9 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2
 
-# Every room but training, reports and documentation, on one engine's kernels: what a person runs on every save.
-FAST := tests/cells tests/data tests/layers tests/metrics tests/models tests/plots tests/runs tests/test_imports.py \
-	tests/engines/test_choose.py tests/engines/test_eager.py tests/tasks/test_settings.py
+# Cells, data, layers, metrics, run folders, settings and the choice of engines: what a person runs on every save.
+FAST := tests/cells tests/data tests/layers tests/metrics tests/runs/test_folder.py tests/runs/test_checkpoint.py \
+	tests/test_imports.py tests/engines/test_choose.py tests/tasks/test_settings.py tests/tasks/test_capabilities.py
 
 test-fast: $(STAMP)
 	$(BIN)/python -m pytest -n 2 $(FAST)
