@@ -60,7 +60,7 @@ gpu:
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,analysis,text,log,automata]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,analysis,text,log,automata,onnx,lab,serve,redis]"
 	touch $(STAMP)
 
 clean:
