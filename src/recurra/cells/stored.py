@@ -231,9 +231,9 @@ class _Plan:
             self.fail("a parameter is not declared as learned or fixed")
         value: Any = row.get("value")
         if isinstance(value, dict):
-            ends = [self.real(value.get(name), "a ramp's end") for name in ("low", "high")]
+            low, high = (self.real(value.get(name), "a ramp's end") for name in ("low", "high"))
             scattered = value.get("kind") == "scattered"
-            value = Scattered(*ends, self.real(value.get("step"), "a step")) if scattered else Ramp(*ends)
+            value = Scattered(low, high, self.real(value.get("step"), "a step")) if scattered else Ramp(low, high)
         elif isinstance(value, list):
             if not 0 < len(value) <= MOST_DELAY:
                 self.fail(f"a parameter has {len(value)} values")
@@ -242,9 +242,9 @@ class _Plan:
             value = self.real(value, "a parameter")
         if not row["learned"]:
             return Fixed(value)
-        low, high = (None if row.get(k) is None else self.real(row[k], "a bound") for k in ("low", "high"))
+        bounds = [None if row.get(k) is None else self.real(row[k], "a bound") for k in ("low", "high")]
         try:
-            return Learned(value, low, high)
+            return Learned(value, *bounds)
         except RecurraError as error:
             self.fail(str(error))
 
