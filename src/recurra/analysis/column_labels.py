@@ -49,7 +49,8 @@ def read_column(named: str, texts: Sequence[str]) -> list[Values]:
     ```
     """
     found = _NAMED.fullmatch(named)
-    assert found is not None
+    if found is None:
+        raise OptionError(f"label {quoted(named)} is none of a table. Write FILE.tsv:COLUMN or FILE.tsv:COLUMN=VALUE.")
     path = Path(found["file"]).expanduser()
     if not path.is_file():
         raise OptionError(f"label {quoted(named)}: there is no file {quoted(str(path))}.")

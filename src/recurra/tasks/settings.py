@@ -30,7 +30,7 @@ from dataclasses import Field, fields, is_dataclass, replace
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from recurra.errors import OptionError, choose_from
+from recurra.errors import OptionError, choose_from, quoted
 from recurra.types import setting
 
 R = TypeVar("R")
@@ -75,7 +75,9 @@ def override(settings: R, changes: Iterable[str] | Mapping[str, Any]) -> R:
         for assignment in changes:
             key, equals, text = assignment.partition("=")
             if not equals:
-                raise OptionError(f"{assignment!r} is not a setting. Write KEY=VALUE, as in {next(iter(kinds))}=VALUE.")
+                raise OptionError(
+                    f"{quoted(assignment)} is not a setting. Write KEY=VALUE, as in {next(iter(kinds))}=VALUE."
+                )
             if (key := key.strip()) not in kinds:
                 raise OptionError(_unknown(key, kinds))
             given[key] = _parse(key, text, kinds[key])
@@ -107,7 +109,7 @@ def _find(name: str, kinds: Mapping[str, Any]) -> str:
     ends = [key for key in kinds if key.rpartition(".")[2] == name]
     if len(ends) > 1:
         raise OptionError(
-            f"{name!r} is a setting of several groups: {', '.join(ends)}. Say which, as {{{ends[0]!r}: …}}."
+            f"{quoted(name)} is a setting of several groups: {', '.join(ends)}. Say which, as {{{ends[0]!r}: …}}."
         )
     if not ends:
         raise OptionError(_unknown(name, kinds))
@@ -188,13 +190,13 @@ def _kinds(cls: type) -> dict[str, Any]:
 
 def _flatten(cls: type, values: Any) -> Iterator[tuple[str, Any]]:
     if not isinstance(values, dict):
-        raise OptionError(f"a recipe is an object with the keys {', '.join(_hints(cls))}; found {values!r}.")
+        raise OptionError(f"a recipe is an object with the keys {', '.join(_hints(cls))}; found {quoted(values)}.")
     for name, value in values.items():
         inner = _groups(cls).get(name)
         if inner is None:
             yield str(name), value
         elif not isinstance(value, dict):
-            raise OptionError(f"{name}={value!r}: expected an object with the keys {', '.join(_hints(inner))}.")
+            raise OptionError(f"{name}={quoted(value)}: expected an object with the keys {', '.join(_hints(inner))}.")
         else:
             yield from ((f"{name}.{key}", found) for key, found in value.items())
 
@@ -202,8 +204,8 @@ def _flatten(cls: type, values: Any) -> Iterator[tuple[str, Any]]:
 def _unknown(key: str, kinds: Iterable[str]) -> str:
     inside = [known for known in kinds if known.startswith(f"{key}.")]
     if inside:
-        return f"{key!r} is a group of settings. Set one of them: {', '.join(inside)}."
-    group, _, name = key.rpartition(".")
+        return f"{quoted(key)} is a group of settings. Set one of them: {', '.join(inside)}."
+    group, _, name = key[:100].rpartition(".")
 
     def likeness(known: str) -> tuple[float, bool]:
         """Of the names alone, since a group that is the same makes any two settings alike."""
@@ -215,7 +217,7 @@ def _unknown(key: str, kinds: Iterable[str]) -> str:
         closest = max(kinds, key=likeness)
         best = closest if likeness(closest)[0] >= 0.6 else None
     guess = f" Did you mean {best!r}?" if best is not None else ""
-    return f"setting {key!r} does not exist.{guess} Known: {', '.join(sorted(kinds))}."
+    return f"setting {quoted(key)} does not exist.{guess} Known: {', '.join(sorted(kinds))}."
 
 
 def check(settings: Any) -> None:
@@ -293,7 +295,16 @@ def _written(value: Any) -> str:
     """A value as it is typed on the command line."""
     if isinstance(value, tuple):
         return ",".join(map(_written, value))
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else _shown(value)
+
+
+def _shown(value: Any) -> str:
+    """A value in a message: as it was typed, or quoted where it is long or cannot be printed."""
+    try:
+        text = str(value)
+    except ValueError:  # an integer of thousands of digits
+        return quoted(value)
+    return text if len(text) <= 60 and text.isprintable() else quoted(text)
 
 
 def _split(kind: Any) -> tuple[Any, bool]:
@@ -329,7 +340,7 @@ def _parse(key: str, text: str, kind: Any) -> Any:
         inside = text.strip().removeprefix("(").removesuffix(")").removeprefix("[").removesuffix("]").strip()
         return tuple(_read(part.strip(), item) for part in inside.removesuffix(",").split(",")) if inside else ()
     except ValueError:
-        raise OptionError(f"{key}={text}: expected {_expected(kind)}; got {text!r}.") from None
+        raise OptionError(f"{key}={_shown(text)}: expected {_expected(kind)}; got {quoted(text)}.") from None
 
 
 def _read(text: str, kind: Any) -> Any:
@@ -362,7 +373,7 @@ def _accept(key: str, value: Any, kind: Any) -> Any:
         return float(value)
     if bare in (int, bool, str) and type(value) is bare:
         return value
-    raise OptionError(f"{key}={value!r}: expected {_expected(kind)}; got {type(value).__name__} {value!r}.")
+    raise OptionError(f"{key}={quoted(value)}: expected {_expected(kind)}; got {type(value).__name__} {quoted(value)}.")
 
 
 __all__ = ["check", "describe", "from_dict", "idle_settings", "override", "setting", "to_dict"]

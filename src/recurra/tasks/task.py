@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from recurra.cells.catalogue import find_cell
 from recurra.data.batches import Batches
-from recurra.errors import OptionError
+from recurra.errors import OptionError, quoted
 from recurra.layers.recurrent import Recurrent
 from recurra.models.sequence import SequenceModel
 from recurra.runs.checkpoint import Checkpoint, restore_weights
@@ -93,24 +93,24 @@ def of_files(settings: Any) -> str | None:
 def of_synthetic(settings: Any) -> str | None:
     """Why a setting of synthetic data is idle, where a file is read."""
     path = settings.data.path
-    return None if path is None else f"it is for synthetic data, and data.path={path}"
+    return None if path is None else f"it is for synthetic data, and data.path={path:.60}"
 
 
 def given_valid(settings: Any) -> str | None:
     """Why the share for validation is idle, where a file is that part."""
     path = settings.data.valid_path
-    return None if path is None else f"data.valid_path={path} is the validation part"
+    return None if path is None else f"data.valid_path={path:.60} is the validation part"
 
 
 def given_test(settings: Any) -> str | None:
     """Why the share for the test is idle, where a file is that part."""
     path = settings.data.test_path
-    return None if path is None else f"data.test_path={path} is the test part"
+    return None if path is None else f"data.test_path={path:.60} is the test part"
 
 
 def check_device(device: str) -> None:
     if device not in ("cpu", "cuda"):
-        raise OptionError(f"device {device!r} does not exist. Known: cpu, cuda.")
+        raise OptionError(f"device {quoted(device)} does not exist. Known: cpu, cuda.")
     if device == "cuda" and not torch.cuda.is_available():
         raise OptionError("device=cuda was asked for, but torch finds no CUDA device here. Use device=cpu.")
 
