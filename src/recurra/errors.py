@@ -70,6 +70,17 @@ def listed(names: Iterable[object], most: int = LISTED) -> str:
     return ", ".join(shown) + more
 
 
+LONGEST, ENDING = 300, 110
+"""Characters of a message about a file; and of the end of one that is cut, since what to do stands there."""
+
+
+def one_line(message: str, longest: int = LONGEST) -> str:
+    """A message on one line, control characters escaped, at most so long: the middle is left out."""
+    if not message.isprintable():
+        message = "".join(each if each.isprintable() else repr(each)[1:-1] for each in message)
+    return message if len(message) <= longest else f"{message[: longest - ENDING - 3]} … {message[-ENDING:]}"
+
+
 def nearest(asked: str, known: Iterable[str]) -> str:
     """The sentence that follows an unknown name: the closest known one, and all of them where they are few."""
     names = sorted(known)

@@ -84,10 +84,11 @@ LIKELY = {
 
 def run_case(case: str, folder: Path) -> str:
     """Give an input to what it is for: `data`, or the message of the error."""
+    from recurra.tasks.settings import LONGEST as LONGER
     from tests.fuzz.files import FILES
     from tests.fuzz.mutations import mutate
     from tests.fuzz.settings import assign
-    from tests.fuzz.targets import LONGER, outcome, targets_for
+    from tests.fuzz.targets import outcome, targets_for
 
     what, file, target, seed, number = case.split("\t")
     draw = random.Random(f"{seed}/{number}/input")

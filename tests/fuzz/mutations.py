@@ -4,6 +4,7 @@ import gzip
 import io
 import random
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -202,6 +203,19 @@ def header(draw: random.Random, data: bytes) -> bytes:
     return re.sub(rb"\([^)]*\)", draw.choice(shapes), data, count=1)
 
 
+def values(draw: random.Random, data: bytes) -> bytes:
+    """Other numbers in the second half of a file: its header stays."""
+    made = bytearray(data)
+    for _ in range(draw.choice((1, 4, 20))):
+        if len(made) > 32:
+            at = draw.randrange(len(made) // 2, len(made) - 8)
+            special = draw.choice((1e300, float("nan"), float("inf"), -1e-320, 0.0, 1e38, 3e38))
+            made[at : at + 8] = draw.choice(
+                (struct.pack("<d", special), b"\xff" * 8, bytes(8), struct.pack("<2f", 1e38, 2.0))
+            )
+    return bytes(made)
+
+
 def mutate_archive(draw: random.Random, data: bytes) -> bytes:
     """The members of a zip file, or the file itself."""
     if draw.random() < 0.3:
@@ -212,7 +226,7 @@ def mutate_archive(draw: random.Random, data: bytes) -> bytes:
         for name in old.namelist():
             member = old.read(name)
             if draw.random() < 0.6:
-                member = draw.choice((header, header, *RAW))(draw, member)
+                member = draw.choice((header, header, values, values, values, *RAW))(draw, member)
             name = draw.choice((name, name, name, "z.npy", "x", "../x.npy", "y.npy"))
             if name not in new.namelist():
                 new.writestr(name, member)
@@ -226,6 +240,8 @@ def mutate_archive(draw: random.Random, data: bytes) -> bytes:
 
 def mutate(draw: random.Random, name: str, data: bytes) -> bytes:
     """A file with some damage, or none."""
+    if draw.random() < 0.06:
+        return data
     if draw.random() < 0.03:
         return draw.choice(
             (b"", b"\n", b"\0", b" ", b"\xff\xfe", b"PK\3\4", b"\x1f\x8b", b"{}", b"[]", b"()", b"MATLAB 5.0")
@@ -238,7 +254,7 @@ def mutate(draw: random.Random, name: str, data: bytes) -> bytes:
         return mutate_archive(draw, data)
     raw = name.endswith((".mat", ".npy", "ubyte"))
     for _ in range(draw.choice((1, 1, 1, 2, 4))):
-        data = draw.choice((*RAW, header) if raw else PLAIN)(draw, data)[:LARGEST]
+        data = draw.choice((*RAW, header, values, values, values) if raw else PLAIN)(draw, data)[:LARGEST]
     return repack(draw, data) if name.endswith(".mat") and draw.random() < 0.3 else data
 
 

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 from recurra.tasks.catalogue import RECIPES, find_recipe
-from recurra.tasks.settings import describe, from_dict, idle_settings, override, to_dict
+from recurra.tasks.settings import _declared, describe, from_dict, idle_settings, override, to_dict
 from tests.fuzz.mutations import NASTY
 
 OBJECTS: tuple[Any, ...] = (
@@ -71,9 +71,22 @@ KEYS = (
 )
 
 
-def value(draw: random.Random, choices: tuple[str, ...] | None) -> str:
-    if choices and draw.random() < 0.4:
-        return draw.choice(choices)
+SOUND: dict[type, tuple[str, ...]] = {
+    bool: ("true", "no", "on", "0", "True", "FALSE"),
+    int: ("0", "1", "2", "3", "7", "-1", "1e3", "100", "1e18", "9223372036854775807", "9223372036854775808"),
+    float: ("0", "0.1", "0.5", "0.999", "1", "1e-9", "1e3", "-0.1", "1e300", "1e-300", "-1e300"),
+    str: TEXTS,
+}
+"""Values that a setting of this type may well take."""
+
+
+def value(draw: random.Random, one: Any, default: Any) -> str:
+    """A value for a setting: one of its choices, one of its type, or a nasty one."""
+    choices = one.metadata.get("choices")
+    if choices and draw.random() < 0.6:
+        return str(draw.choice(choices))
+    if draw.random() < 0.6:
+        return draw.choice(SOUND.get(type(default), (*TEXTS, *SOUND[int], *SOUND[float])))
     return draw.choice(draw.choice((NASTY, TEXTS)))
 
 
@@ -81,9 +94,12 @@ def assign(draw: random.Random) -> None:
     """One to three settings of a recipe, as texts or as objects; what is accepted is kept and read again."""
     recipe = RECIPES[draw.choice(list(RECIPES))]
     settings = recipe.settings
-    keys = [key for key, _, _ in describe(settings)]
+    defaults = {key: default for key, default, _ in describe(settings)}
+    declared, keys = dict(_declared(type(settings))), list(defaults)
     made = [draw.choice(keys) if draw.random() < 0.95 else draw.choice(KEYS) for _ in range(draw.choice((1, 1, 2, 3)))]
-    changes: Any = [f"{key}={value(draw, None)}" for key in made]
+    changes: Any = [
+        f"{key}={value(draw, declared[key], defaults[key]) if key in declared else draw.choice(NASTY)}" for key in made
+    ]
     match draw.randrange(12):
         case 0:
             changes = {key: draw.choice(OBJECTS) for key in made}

@@ -7,13 +7,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import recurra.tasks.catalogue  # noqa: F401  every recipe registers itself
 from recurra.analysis.column_labels import read_column
 from recurra.data.events import read_log
-from recurra.data.guard import LONGEST
-from recurra.data.images import read_images
+from recurra.data.images import read_array, read_images
 from recurra.data.labelled import How, read_labelled
 from recurra.data.matlab import read_cells
 from recurra.data.number_table import read_table
@@ -23,7 +23,7 @@ from recurra.data.series import read_series, read_timed_series
 from recurra.data.text import read_documents
 from recurra.data.tokenizers import build_tokenizer
 from recurra.data.trees import build_vocabulary, read_trees
-from recurra.errors import RecurraError
+from recurra.errors import LONGEST, RecurraError
 from recurra.tasks.conditioned import read_classes
 from recurra.tasks.recipe import RECIPES
 from tests.fuzz.files import FILES
@@ -49,6 +49,16 @@ def clock(path: Path) -> object:
     return found.clock and found.clock.after(30)
 
 
+def images(path: Path) -> object:
+    """With as many labels as there are images, where there are any."""
+    if path.suffix == ".npz":
+        return read_images(path)
+    count = len(read_array(path))
+    labels = path.with_name("labels.npy")
+    np.save(labels, np.arange(count) % 2)
+    return read_images(path, labels)
+
+
 READS: dict[str, Read] = {
     "text": read_documents,
     **{f"{kind} tokens": partial(tokens, kind) for kind in ("byte", "char", "word", "bpe")},
@@ -64,7 +74,7 @@ READS: dict[str, Read] = {
     "rolls": read_rolls,
     "cells of MATLAB": read_cells,
     "table": read_table,
-    "images": lambda path: read_images(path, path),
+    "images": images,
     "classes": read_classes,
     "labels of units": lambda path: read_column(f"{path}:tag=NOUN", ["the cat"]),
 }
@@ -146,10 +156,6 @@ def targets_for(file: str) -> dict[str, Read]:
 
 class Unsound(AssertionError):
     """An error message that is not one short printable line."""
-
-
-LONGER = 1500
-"""Characters of a message about a setting: it may list all of them."""
 
 
 @contextmanager

@@ -53,7 +53,7 @@ def read_column(named: str, texts: Sequence[str]) -> list[Values]:
         raise OptionError(f"label {quoted(named)} is none of a table. Write FILE.tsv:COLUMN or FILE.tsv:COLUMN=VALUE.")
     path = Path(found["file"]).expanduser()
     if not path.is_file():
-        raise OptionError(f"label {quoted(named)}: there is no file {quoted(str(path))}.")
+        raise OptionError(f"there is no file {path} with labels. Check its name.")
     table = read_documents(path)[0].text
     every = rows_of(path, table, separator_of(table))
     header = [cell.strip() for cell in next(every, (0, []))[1]]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import struct
+import tokenize
+import warnings
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -43,7 +46,7 @@ def read_members(path: Path, wanted: Sequence[Sequence[str]]) -> tuple[list[Arra
                 chosen = [next((members[name] for name in names if name in members), None) for names in wanted]
                 arrays = [None if info is None else _member(path, archive, info) for info in chosen]
                 return arrays, [info.filename.removesuffix(".npy") for info in archive.infolist()]
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
             raise DataError(
                 f"{path} cannot be read as .npz ({str(error)[:80]}). Write it with np.savez(path, x=…, y=…)."
             ) from None
@@ -69,7 +72,13 @@ def _array(where: str, data: bytes) -> Array:
     start = 8 + struct.calcsize(size) + length
     if start > len(data):
         raise DataError(f"{where} ends within its header. Get it again.")
-    shape, by_column, kind = read(_Bytes(data[8:start]))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of headers that Python 2 wrote
+            shape, by_column, kind = read(_Bytes(data[8:start]))
+    except (ValueError, LookupError, TypeError, SyntaxError, tokenize.TokenError, RecursionError, MemoryError):
+        found = quoted(data[start - length : start])
+        raise DataError(f"{where} has a header that cannot be read: {found}. Write it with np.save.") from None
     if kind.kind not in KINDS or (kind.kind == "f" and kind.itemsize > 8):
         raise DataError(f"{where} holds {kind.name:.20}; numbers of up to 64 bits, or texts, are read. Convert it.")
     wanted = math.prod(shape) * kind.itemsize
@@ -82,8 +91,12 @@ def _array(where: str, data: bytes) -> Array:
         raise DataError(f"{where} has the shape {quoted(list(shape))}; 1 to {AXES} axes are read, none of size 0.")
     if not shape:
         raise DataError(f"{where} is a single value; an array is needed.")
-    made = np.frombuffer(data, kind, offset=start).reshape(shape, order="F" if by_column else "C")
-    return made.astype(kind.newbyteorder("="))
+    made = np.frombuffer(data, kind, offset=start)
+    if kind.kind == "U":
+        codes = np.frombuffer(data, f"{kind.str[0]}u4", offset=start)
+        if bool(((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any()):
+            raise DataError(f"{where} holds texts with numbers that are no characters. Write it with np.save.")
+    return made.reshape(shape, order="F" if by_column else "C").astype(kind.newbyteorder("="))
 
 
 class _Bytes:

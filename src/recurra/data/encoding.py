@@ -109,7 +109,13 @@ class Channels:
     @property
     def about(self) -> str:
         channels = f"{len(self.mean)} channel{'s' * (len(self.mean) > 1)}"
-        return channels + (f", {len(self.indicated)} with missing values" if self.indicated else "")
+        gaps = f", {len(self.indicated)} with missing values" if self.indicated else ""
+        same = self.scale.count(1.0)  # what a channel without deviation is divided by
+        return (
+            channels
+            + gaps
+            + (f", {same} that never change{'s' * (same == 1)}" if same and self.kind == "numbers" else "")
+        )
 
     def encode(self, data: Labelled, dtype: torch.dtype) -> tuple[Float[Tensor, "M D"], Int[Tensor, " N"]]:
         """All sequences in one line, and how long each is."""

@@ -202,9 +202,11 @@ def read_moment(text: str, path: Path, number: int) -> float:
     for read in (datetime.fromisoformat, *(lambda t, f=each: datetime.strptime(t, f) for each in FORMATS)):
         try:
             found = read(text)
-            return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
-        except (ValueError, OverflowError):  # an offset may lead out of the years 1 to 9999
+            seconds = (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
             continue
+        if FIRST <= seconds <= LAST:  # an offset may lead out of the years that there are
+            return seconds
     try:
         seconds = float(text)
     except ValueError:

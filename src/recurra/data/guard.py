@@ -23,12 +23,8 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 from xml.parsers import expat
 
 from recurra.data.limits import check_limit, limits
-from recurra.errors import DataError, RecurraError
+from recurra.errors import DataError, RecurraError, one_line
 
-LONGEST = 300
-"""Characters of a message."""
-ENDING = 110
-"""Characters that are kept of the end of a message that is cut: what to do stands there."""
 PATH = 100
 """Characters of a path in a message; of a longer one, its end."""
 PART = 1 << 20
@@ -43,6 +39,7 @@ UNREADABLE = (
     NotImplementedError,  # an unknown compression in a zip file
     RuntimeError,  # an encrypted one
     SyntaxError,
+    SystemError,
     struct.error,
     zlib.error,
     csv.Error,
@@ -99,15 +96,8 @@ def door(about: str) -> Iterator[None]:
 
 
 def tidy(message: str, about: str = "") -> str:
-    """A message on one line, with control characters escaped, at most `LONGEST` characters long: the middle is left out."""
-    if len(about) > PATH:
-        message = message.replace(about, f"…{about[-PATH:]}")
-    message = " ".join(message.split(" "))
-    if not message.isprintable():
-        message = "".join(each if each.isprintable() else repr(each)[1:-1] for each in message)
-    if len(message) > LONGEST:
-        message = f"{message[: LONGEST - ENDING - 3]} … {message[-ENDING:]}"
-    return message
+    """A message about a file: one short line, with the end of its path where that is long."""
+    return one_line(message.replace(about, f"…{about[-PATH:]}") if len(about) > PATH else message)
 
 
 # -- bytes of a file ---------------------------------------------------------------------------------------------------

@@ -77,6 +77,7 @@ def labels_beside(path: Path) -> Path | None:
     return beside if beside != path and beside.exists() else None
 
 
+@reads
 def read_array(file: Path) -> Array:
     """The array of a .npy file, or of an IDX file (plain or .gz)."""
     return read_npy(file) if file.suffix == ".npy" else _read_idx(file, read_bytes(file))

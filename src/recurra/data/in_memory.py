@@ -12,6 +12,7 @@ import io
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
@@ -373,8 +374,10 @@ def _numbers(data: Any) -> Array:
         data = data.float() if data.dtype == torch.bfloat16 else data  # NumPy has no such type
     try:
         found = np.asarray(data.to_numpy() if hasattr(data, "to_numpy") else data)
-        found = found.astype(np.float64) if found.dtype == object else found
-    except (TypeError, ValueError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", np.exceptions.ComplexWarning)  # which drops a part of the numbers
+            found = found.astype(np.float64) if found.dtype == object else found
+    except (TypeError, ValueError, OverflowError, np.exceptions.ComplexWarning) as error:
         raise DataError(f"data: numbers were expected; found {quoted(data)} ({error!s:.80}).") from None
     if found.dtype.kind not in "biuf":
         raise DataError(f"data: numbers were expected; found {found.dtype}.")

@@ -39,13 +39,15 @@ def read_cells(path: str | Path) -> dict[str, list[npt.NDArray[Any]]]:
     if order is None or data[:10] != b"MATLAB 5.0":
         raise DataError(f"{path} is no MATLAB file of level 5. Save it with save('FILE.mat', '-v7').")
     try:
-        made = (_matrix(each, order) for kind, each in _elements(data[128:], order) if kind == MATRIX)
+        made = (
+            _matrix(each, order, str(path)) for kind, each in _elements(data[128:], order, str(path)) if kind == MATRIX
+        )
         return {name: value for name, value in made if isinstance(value, list)}
     except (struct.error, zlib.error, ValueError, IndexError, KeyError) as error:
         raise DataError(f"{path} is damaged: {error}. Get it again.") from error
 
 
-def _elements(data: bytes, order: str, depth: int = 0) -> Iterator[tuple[int, bytes]]:
+def _elements(data: bytes, order: str, where: str, depth: int = 0) -> Iterator[tuple[int, bytes]]:
     """The kind and the content of each element, unpacked."""
     at = 0
     while at < len(data):
@@ -60,7 +62,7 @@ def _elements(data: bytes, order: str, depth: int = 0) -> Iterator[tuple[int, by
         content = data[start : start + size]
         if kind == COMPRESSED:
             _check_depth(depth)
-            yield from _elements(unpack(content, "a packed element"), order, depth + 1)
+            yield from _elements(unpack(content, where), order, where, depth + 1)
         else:
             yield kind, content
         at = after
@@ -78,10 +80,10 @@ def _next(elements: Iterator[tuple[int, bytes]]) -> tuple[int, bytes]:
     return found
 
 
-def _matrix(data: bytes, order: str, depth: int = 0) -> tuple[str, Any]:
+def _matrix(data: bytes, order: str, where: str, depth: int = 0) -> tuple[str, Any]:
     """Its name, and an array, a list of arrays, or `None` for what is neither."""
     _check_depth(depth)
-    elements = _elements(data, order, depth)
+    elements = _elements(data, order, where, depth)
     flags = struct.unpack(f"{order}I", _next(elements)[1][:4])[0] & 0xFF
     shape = np.frombuffer(_next(elements)[1], f"{order}i4")
     name = _next(elements)[1].decode("ascii")
@@ -89,8 +91,8 @@ def _matrix(data: bytes, order: str, depth: int = 0) -> tuple[str, Any]:
         inside = []
         for kind, each in elements:
             if kind == MATRIX:
-                inside.append(_matrix(each, order, depth + 1)[1])
-                check_limit("members", len(inside), f"the cell array {name:.40}")
+                inside.append(_matrix(each, order, where, depth + 1)[1])
+                check_limit("members", len(inside), f"{where}, {name:.40}")
         return name, inside if all(isinstance(each, np.ndarray) for each in inside) else None
     if flags not in NUMBERS:
         return name, None

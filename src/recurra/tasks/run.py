@@ -59,6 +59,7 @@ from recurra.tasks.settings import to_dict
 from recurra.tasks.task import Task, check_device
 from recurra.tasks.tensorboard import find_writer
 from recurra.tasks.unit_search import UnitReading, find_units, read_one_unit
+from recurra.training.soundness import enough_memory
 
 
 class Run:
@@ -443,7 +444,8 @@ def train_run(
             raise OptionError(f"{name} must be a number of at least {least}; got {value!r}.")
     if tensorboard:
         find_writer()  # where it is missing, that is reported before anything is written
-    trainer = task.trainer()
+    with enough_memory():
+        trainer = task.trainer()
     if monitor is not None:
         with torch.random.fork_rng():
             look(task, trainer)  # what cannot be followed is reported before anything is written
@@ -455,7 +457,8 @@ def train_run(
             path = ranks.share(None if made is None else str(made.path))
             run = made or Run(RunFolder.open(Path(path)), task)
         how: dict[str, Any] = {"minutes": minutes, "monitor": monitor, "tensorboard": tensorboard}
-        run.outcome = train_in_folder(run.folder, task, trainer, display, resume=resuming, **how)
+        with enough_memory():
+            run.outcome = train_in_folder(run.folder, task, trainer, display, resume=resuming, **how)
         if ranks.is_first:
             display.say(f"{run.outcome} Run folder: {run.path}")
     run.__dict__.pop("model", None)  # there is a better one now

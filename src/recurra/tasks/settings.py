@@ -22,17 +22,19 @@ concerns several settings at once is a method `check(self) -> None` of their lev
 from __future__ import annotations
 
 import difflib
+import functools
 import math
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass, replace
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from recurra.errors import OptionError, choose_from, quoted
+from recurra.errors import OptionError, choose_from, one_line, quoted
 from recurra.types import setting
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 SYNONYMS = {
@@ -50,6 +52,23 @@ SYNONYMS = {
 }
 """Other libraries' words for a setting, which an error answers with ours."""
 
+LONGEST = 1500
+"""Characters of a message: it may list all settings."""
+
+
+def _in_one_line(function: Callable[P, R]) -> Callable[P, R]:
+    """Settings may hold anything; a message about them is one printable line."""
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except OptionError as error:
+            raise OptionError(one_line(str(error), LONGEST)) from error.__cause__
+
+    return wrapped
+
+
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _EXPECTED: dict[Any, str] = {
     int: "a whole number",
@@ -59,6 +78,7 @@ _EXPECTED: dict[Any, str] = {
 }
 
 
+@_in_one_line
 def override(settings: R, changes: Iterable[str] | Mapping[str, Any]) -> R:
     """The settings with some of them replaced.
 
@@ -125,6 +145,7 @@ def to_dict(recipe: Any) -> dict[str, Any]:
     return made
 
 
+@_in_one_line
 def from_dict(cls: type[R], values: dict[str, Any]) -> R:
     """The recipe that `to_dict` was given. Unknown keys, missing keys and values of another type are refused by name."""
     flat = dict(_flatten(cls, values))

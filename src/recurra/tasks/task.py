@@ -21,6 +21,7 @@ from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.tasks.results import Evaluation
 from recurra.training.distributed import Ranks
 from recurra.training.loop import Loop, Trainer, Training
+from recurra.training.soundness import check_weights
 from recurra.training.tree_penalty import MOST_STEPS, TreePenalty
 from recurra.types import setting
 
@@ -221,6 +222,7 @@ class Task(ABC, Generic[M]):
     def trained(self, checkpoint: Checkpoint, about: str) -> M:
         """The model of a checkpoint: the averaged one, if there is one."""
         model = self.make_model().to(self.settings.precision)
+        check_weights(checkpoint.evaluated, f"{about}, the checkpoint of step {checkpoint.step},")
         restore_weights(model, checkpoint.evaluated, about)
         return model.eval()
 
