@@ -66,6 +66,7 @@ def listed(names: Iterable[object], most: int = LISTED) -> str:
     """Names with commas between them: the first ones, each cut, and how many more there are."""
     known = [str(name) for name in names]
     shown = [name if len(name) <= QUOTED else f"{name[:QUOTED]}…" for name in known[:most]]
+    shown = [name if name.isprintable() else repr(name) for name in shown]
     more = f" and {len(known) - most:,} more" if len(known) > most else ""
     return ", ".join(shown) + more
 

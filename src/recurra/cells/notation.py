@@ -384,7 +384,7 @@ class Cell:
             if key not in options:
                 raise OptionError(f"cell {self.name!r} has no option {quoted(key)}.{nearest(key, options)}")
             if callable(options[key]) and not callable(value):
-                if value not in ACTIVATIONS:
+                if not isinstance(value, str) or value not in ACTIVATIONS:
                     raise OptionError(f"{key}={quoted(value)} is not an activation.{nearest(str(value), ACTIVATIONS)}")
                 value = ACTIVATIONS[value]
             options[key] = value

@@ -30,7 +30,7 @@ from recurra.models.feedforward import (
 )
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples
-from recurra.tasks.task import Settings, Task, check_shares, count_parameters, of_files, of_synthetic
+from recurra.tasks.task import MOST, Settings, Task, check_shares, count_parameters, of_files, of_synthetic
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, evaluate_whole
 from recurra.training.loop import Trainer, Training
@@ -75,7 +75,7 @@ class FeedforwardData:
         None, "the labels of .npy and IDX images; none: the file named labels beside them", idle=of_files
     )
     task: str = setting("spirals", "synthetic points: spirals, xor or circles", choices=TASKS, idle=of_synthetic)
-    count: int = setting(2000, "how many synthetic points to learn from", low=2, idle=of_synthetic)
+    count: int = setting(2000, "how many synthetic points to learn from", low=2, high=MOST, idle=of_synthetic)
     noise: float = setting(0.01, "added to each coordinate of synthetic points", low=0, idle=of_synthetic)
     valid: float = setting(0.15, "the share of a file's examples that chooses the model", idle=of_files)
     test: float = setting(0.15, "the share of a file's examples that is kept for the last evaluation", idle=of_files)

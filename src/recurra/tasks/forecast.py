@@ -20,6 +20,7 @@ from recurra.tasks.capabilities import Probe
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import Evaluation, Examples, Forecast, forecast_examples
 from recurra.tasks.task import (
+    MOST,
     Settings,
     StepModelSettings,
     StepTask,
@@ -52,7 +53,7 @@ class ForecastData:
     task: str = setting(
         "seasons", "a synthetic series: seasons, mackey-glass, lorenz or sines", choices=TO_FORECAST, idle=of_synthetic
     )
-    length: int = setting(3000, "steps of a synthetic series", low=1, idle=of_synthetic)
+    length: int = setting(3000, "steps of a synthetic series", low=1, high=MOST, idle=of_synthetic)
     difference: int = setting(
         0, "the network reads the change from so many steps before: 1, or a season; 0: values", low=0
     )

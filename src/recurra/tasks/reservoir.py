@@ -20,7 +20,7 @@ from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.tasks.capabilities import Probe
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import Evaluation, Examples, Forecast, forecast_examples
-from recurra.tasks.task import Settings, StepTask, check_shares, of_files, of_synthetic
+from recurra.tasks.task import MOST, Settings, StepTask, check_shares, of_files, of_synthetic
 from recurra.training.closed_form import ClosedForm
 from recurra.training.distributed import Ranks
 from recurra.training.free_running import Places, reach_places
@@ -49,7 +49,7 @@ class SeriesData:
         choices=(*TO_FORECAST, "narma"),
         idle=of_synthetic,
     )
-    length: int = setting(10_000, "steps of a synthetic series", low=1, idle=of_synthetic)
+    length: int = setting(10_000, "steps of a synthetic series", low=1, high=MOST, idle=of_synthetic)
     valid: float = setting(0.3, "the share of the series, after the training part, that settings are chosen by")
     test: float = setting(0.3, "the share at its end that is kept for the last evaluation")
 

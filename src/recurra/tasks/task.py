@@ -25,6 +25,9 @@ from recurra.training.soundness import check_weights
 from recurra.training.tree_penalty import MOST_STEPS, TreePenalty
 from recurra.types import setting
 
+MOST = 10_000_000
+"""How long, or how many, synthetic examples may be: more would take hours to draw before the first step."""
+
 
 def has_no_matrices(settings: Any) -> str | None:
     cell = settings.model.cell

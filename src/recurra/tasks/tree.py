@@ -21,6 +21,7 @@ from recurra.models.tree import MostFrequent, TreeClassifier
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples
 from recurra.tasks.task import (
+    MOST,
     Settings,
     Task,
     check_shares,
@@ -65,9 +66,10 @@ class TreeData:
         4,
         "of the deepest synthetic trees to learn from; they are tested two levels deeper too",
         low=1,
+        high=20,
         idle=of_synthetic,
     )
-    count: int = setting(50_000, "how many synthetic trees to learn from", low=1, idle=of_synthetic)
+    count: int = setting(50_000, "how many synthetic trees to learn from", low=1, high=MOST, idle=of_synthetic)
     min_count: int = setting(1, "tokens seen less often become <unk>", low=1)
     valid: float = setting(
         0.1, "the share of a file's trees that chooses the model", idle=lambda s: of_files(s) or given_valid(s)
