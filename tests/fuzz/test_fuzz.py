@@ -31,7 +31,7 @@ SLOW = 30.0
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_files_and_settings(tmp_path: Path, part: int) -> None:
-    until, number = time.monotonic() + 0.9 * SECONDS / PARTS, part
+    until, number = time.monotonic() + 0.75 * SECONDS / PARTS, part
     while time.monotonic() < until:
         case, began = draw_case(SEED, number), time.monotonic()
         with warnings.catch_warnings():
@@ -79,7 +79,7 @@ ARRAYS = arrays.arrays(
 
 
 @pytest.mark.parametrize("kind", TAKES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=some.one_of(OBJECTS, ARRAYS, some.tuples(ARRAYS, OBJECTS)))
 def test_objects(tmp_path_factory: pytest.TempPathFactory, kind: str, data: Any) -> None:
     """Whatever is given as data is written, or refused in one line."""

@@ -547,7 +547,8 @@ class Trainer:
     def restore(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint."""
         facts, tensors = checkpoint.facts, checkpoint.tensors
-        check_weights(checkpoint.weights, f"the checkpoint of step {checkpoint.step}")
+        kept = {name: value for name, value in tensors.items() if name.startswith(("average.", "optimiser."))}
+        check_weights(checkpoint.weights | kept, f"the checkpoint of step {checkpoint.step}")
         restore_weights(self.model, checkpoint.weights, "the checkpoint")
         if self.average is not None:
             restore_weights(self.average.model, checkpoint.part("average"), "the checkpoint's averaged weights")
