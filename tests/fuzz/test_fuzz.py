@@ -31,7 +31,7 @@ SLOW = 30.0
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_files_and_settings(tmp_path: Path, part: int) -> None:
-    until, number = time.monotonic() + 0.75 * SECONDS / PARTS, part
+    until, number = time.monotonic() + 0.7 * SECONDS / PARTS, part
     while time.monotonic() < until:
         case, began = draw_case(SEED, number), time.monotonic()
         with warnings.catch_warnings():

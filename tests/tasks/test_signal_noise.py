@@ -86,7 +86,7 @@ def test_with_a_penalty_validation_counts_the_questions(monkeypatch: pytest.Monk
 def test_reading_the_future_is_refused() -> None:
     with pytest.raises(OptionError, match="future"):
         make("model.bidirectional=true")
-    with pytest.raises(OptionError, match=r"data\.test must lie between 1 and 1e\+07"):
+    with pytest.raises(OptionError, match=r"data\.test must be at least 1"):
         make("data.test=0")
 
 

@@ -182,7 +182,7 @@ class TestRefused:
         [
             ("data.task=lists", "data.task 'lists' does not exist"),
             ("data.labels=all", "data.labels 'all' does not exist"),
-            ("data.depth=0", "data.depth must lie between 1 and 20"),
+            ("data.depth=0", "data.depth must be at least 1"),
             ("model.composition=childsum", "Did you mean 'child-sum'"),
             ("model.arity=0", "model.arity must be at least 1"),
             ("training.truncation=every:8", "is for sequences"),

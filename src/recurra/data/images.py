@@ -122,7 +122,7 @@ def as_sequences(
         values /= 255
     flat = values.reshape(len(values), -1)
     if permute:
-        flat = flat[:, np.random.default_rng(seed).permutation(flat.shape[1])]
+        flat = flat[:, np.random.default_rng(seed % 2**64).permutation(flat.shape[1])]
     return flat[:, :, None] if pixels else flat.reshape(values.shape)
 
 

@@ -86,7 +86,7 @@ class ConditionedTask(TextTask[ConditionedLanguageModel]):
         lines = read_classes(data.path)
         given = {"valid": data.valid_path, "test": data.test_path}
         own = {name: read_classes(path) for name, path in given.items() if path is not None}
-        order = np.random.default_rng(self.settings.seed).permutation(len(lines))
+        order = np.random.default_rng(self.settings.seed % 2**64).permutation(len(lines))
         valid = 0 if "valid" in own else max(1, round(data.valid * len(lines)))
         test = 0 if "test" in own else round(data.test * len(lines))
         cuts = {"valid": order[:valid], "test": order[valid : valid + test], "train": order[valid + test :]}

@@ -20,7 +20,6 @@ from recurra.tasks.capabilities import Probe
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import Evaluation, Examples, Forecast, forecast_examples
 from recurra.tasks.task import (
-    MOST,
     Settings,
     StepModelSettings,
     StepTask,
@@ -31,7 +30,7 @@ from recurra.tasks.task import (
 from recurra.training.backtest import Rolling, draw_noise, interval, roll, score_paths
 from recurra.training.evaluation import evaluate
 from recurra.training.loop import Trainer, Training
-from recurra.types import Float, setting
+from recurra.types import MOST, Float, setting
 
 BINARY = ("bernoulli", "chain")
 """Heads that predict 0 or 1."""
@@ -53,12 +52,14 @@ class ForecastData:
     task: str = setting(
         "seasons", "a synthetic series: seasons, mackey-glass, lorenz or sines", choices=TO_FORECAST, idle=of_synthetic
     )
-    length: int = setting(3000, "steps of a synthetic series", low=1, high=MOST, idle=of_synthetic)
+    length: int = setting(3000, "steps of a synthetic series", low=1, most=MOST, idle=of_synthetic)
     difference: int = setting(
         0, "the network reads the change from so many steps before: 1, or a season; 0: values", low=0
     )
     log: bool = setting(False, "the network reads logarithms: for values that are positive and grow by shares")
-    window: int = setting(168, "steps of a window to learn from; so many known steps are read before a forecast", low=1)
+    window: int = setting(
+        168, "steps of a window to learn from; so many known steps are read before a forecast", low=1, most=MOST
+    )
     valid: float = setting(0.15, "the share of the series, after the training part, that chooses the model")
     test: float = setting(0.15, "the share at its end that is kept for the backtest")
 
@@ -68,7 +69,7 @@ class ForecastData:
 
 @dataclass(frozen=True)
 class ForecastModelSettings(StepModelSettings):
-    embedding_size: int | None = setting(None, "size of a token's vector", low=1, idle=_of_tokens)
+    embedding_size: int | None = setting(None, "size of a token's vector", low=1, most=MOST, idle=_of_tokens)
     tied: bool = setting(False, "the softmax uses the embedding's matrix", idle=_of_tokens)
     head: str = setting(
         "gaussian", "the distribution of the next step: gaussian, mixture, quantiles, bernoulli or chain", choices=HEADS
@@ -88,9 +89,9 @@ class ForecastModelSettings(StepModelSettings):
 
 @dataclass(frozen=True)
 class BacktestSettings:
-    horizon: int = setting(24, "steps of a forecast", low=1)
-    origins: int = setting(50, "from how many places of the test part forecasts are made", low=1)
-    samples: int = setting(200, "how many trajectories are drawn from each", low=2)
+    horizon: int = setting(24, "steps of a forecast", low=1, most=MOST)
+    origins: int = setting(50, "from how many places of the test part forecasts are made", low=1, most=MOST)
+    samples: int = setting(200, "how many trajectories are drawn from each", low=2, most=MOST)
     interval: float = setting(0.9, "the share of them that the interval holds", above=0, below=1)
     season: int | None = setting(
         None, "steps of a season, for the seasonal baseline; none: found in the training part", low=1

@@ -17,10 +17,10 @@ from recurra.models.language import LanguageModel
 from recurra.tasks.capabilities import Probe
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples
-from recurra.tasks.task import MOST, Settings, StepModelSettings, StepTask
+from recurra.tasks.task import Settings, StepModelSettings, StepTask
 from recurra.training.evaluation import evaluate, evaluating
 from recurra.training.loop import Trainer, Training
-from recurra.types import setting
+from recurra.types import MOST, setting
 
 TEST, VALID, EXTRACT = 2**32, 2**32 + 1, 2**33
 """Seeds of held-out strings are these plus the settings' own: none that training draws."""
@@ -36,10 +36,10 @@ class FormalData:
     language: int = setting(1, "which of Tomita's seven", idle=_of("tomita"))
     kinds: int = setting(2, "of Dyck's brackets", idle=_of("dyck"))
     depth: int = setting(3, "how many of them may be open at a time", idle=_of("dyck"))
-    strings: int = setting(20_000, "how many strings to train on, half of them in the language", low=1, high=MOST)
-    length: int = setting(20, "the longest of them", low=1, high=MOST)
-    test_length: int = setting(100, "the length of every string of the test", low=1, high=MOST)
-    test_strings: int = setting(1000, "how many there are", low=1, high=MOST)
+    strings: int = setting(20_000, "how many strings to train on, half of them in the language", low=1, most=MOST)
+    length: int = setting(20, "the longest of them", low=1, most=MOST)
+    test_length: int = setting(100, "the length of every string of the test", low=1, most=MOST)
+    test_strings: int = setting(1000, "how many there are", low=1, most=MOST)
 
     def check(self) -> None:
         self.make()

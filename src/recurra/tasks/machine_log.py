@@ -28,11 +28,11 @@ from recurra.tasks.event_reading import draw_from, strings_of, usual_vectors
 from recurra.tasks.events import EventData, EventModelSettings, EventSettings, EventTask, inside, run_batch
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import Evaluation
-from recurra.tasks.task import MOST, of_files, of_synthetic
+from recurra.tasks.task import of_files, of_synthetic
 from recurra.training.evaluation import evaluating
 from recurra.training.loop import Training
 from recurra.training.tree_penalty import Steps
-from recurra.types import setting
+from recurra.types import MOST, setting
 
 TEST = 2**32
 """The seed of the log of the test is this plus the recipe's own."""
@@ -50,9 +50,9 @@ class MachineLogData(EventData):
     predict: str = setting("state", "the same: what is seen next is predicted")
     test: float = setting(0.1, "the share of cases that is kept for the evaluation", low=0, below=1)
     cases: int = setting(
-        3000, "of the simulated log; those of the test have another seed", low=3, high=MOST, idle=of_synthetic
+        3000, "of the simulated log; those of the test have another seed", low=3, most=MOST, idle=of_synthetic
     )
-    length: int = setting(100, "triggers of a case, at most", low=3, high=MOST, idle=of_synthetic)
+    length: int = setting(100, "triggers of a case, at most", low=3, most=MOST, idle=of_synthetic)
     noise: float = setting(0.1, "share of triggers that do nothing", above=0, below=1, idle=of_synthetic)
 
     def check(self) -> None:

@@ -259,10 +259,14 @@ def check(settings: Any) -> None:
             level.check()
 
 
-def _outside(value: Any, low: float | None, above: float | None, high: float | None, below: float | None) -> str:
+def _outside(
+    value: Any, low: float | None, above: float | None, high: float | None, below: float | None, most: int | None
+) -> str:
     """What a value that is out of bounds must do; nothing for one that is not."""
-    least, most = low if low is not None else above, high if high is not None else below
+    least, highest = low if low is not None else above, high if high is not None else below
     values = value if isinstance(value, tuple) else (value,)
+    if most is not None and any(each > most for each in values):
+        return f"be at most {most:,}"
     if all(
         (low is None or each >= low)
         and (above is None or each > above)
@@ -271,11 +275,11 @@ def _outside(value: Any, low: float | None, above: float | None, high: float | N
         for each in values
     ):
         return ""
-    if least is not None and most is not None:
+    if least is not None and highest is not None:
         return (
             f"lie in [{low:g}, {below:g})"
             if low is not None and below is not None
-            else f"lie between {least:g} and {most:g}"
+            else f"lie between {least:g} and {highest:g}"
         )
     if above is not None:
         return "be positive" if above == 0 else f"be above {above:g}"

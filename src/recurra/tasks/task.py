@@ -23,10 +23,7 @@ from recurra.training.distributed import Ranks
 from recurra.training.loop import Loop, Trainer, Training
 from recurra.training.soundness import check_weights
 from recurra.training.tree_penalty import MOST_STEPS, TreePenalty
-from recurra.types import setting
-
-MOST = 10_000_000
-"""How long, or how many, synthetic examples may be: more would take hours to draw before the first step."""
+from recurra.types import DEEPEST, MOST, setting
 
 
 def has_no_matrices(settings: Any) -> str | None:
@@ -37,9 +34,9 @@ def has_no_matrices(settings: Any) -> str | None:
 @dataclass(frozen=True)
 class ModelSettings:
     cell: str = setting("lstm", "a name, NAME(option=value), or FILE.py:NAME")
-    hidden_size: int = setting(256, "units of each layer", low=1)
-    layers: int = setting(1, "how many are stacked", low=1)
-    embedding_size: int | None = setting(None, "size of a token's vector; none: hidden_size", low=1)
+    hidden_size: int = setting(256, "units of each layer", low=1, most=MOST)
+    layers: int = setting(1, "how many are stacked", low=1, most=DEEPEST)
+    embedding_size: int | None = setting(None, "size of a token's vector; none: hidden_size", low=1, most=MOST)
     dropout: float = setting(0.0, "variational, between layers and of outputs")
     input_dropout: float | None = setting(None, "variational, of inputs; none: as model.dropout")
     weight_dropout: float = setting(0.0, "of recurrent weights", idle=has_no_matrices)
@@ -56,8 +53,8 @@ class ModelSettings:
 class StepModelSettings(ModelSettings):
     """Of models that predict something at every step."""
 
-    deep_input: int = setting(0, "extra tanh layers from a token's vector to the recurrent layers", low=0)
-    deep_output: int = setting(0, "extra tanh layers from the recurrent layers to the prediction", low=0)
+    deep_input: int = setting(0, "extra tanh layers from a token's vector to the recurrent layers", low=0, most=DEEPEST)
+    deep_output: int = setting(0, "extra tanh layers from the recurrent layers to the prediction", low=0, most=DEEPEST)
 
 
 @dataclass(frozen=True)

@@ -36,12 +36,12 @@ from recurra.models.translate import CONTEXTS, Translator
 from recurra.tasks.language import TOKENS
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples, Translation
-from recurra.tasks.task import MOST, ModelSettings, Settings, Task, check_shares, given_test, given_valid, of_files
+from recurra.tasks.task import ModelSettings, Settings, Task, check_shares, given_test, given_valid, of_files
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, evaluate_whole, evaluating
 from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import batch_weights, weighted_nll
-from recurra.types import Float, Int, setting
+from recurra.types import MOST, Float, Int, setting
 
 TASKS = {"dates": synthetic_dates, "addition": synthetic_sums}
 
@@ -61,7 +61,7 @@ class TranslateData:
         20_000,
         "how many synthetic pairs, all parts together",
         low=1,
-        high=MOST,
+        most=MOST,
         idle=lambda s: "it is for synthetic pairs, and no data.task is given" if s.data.task is None else None,
     )
     tokens: str = setting("char", "what a token is, on both sides: byte, char, word or bpe", choices=TOKENS)

@@ -24,7 +24,7 @@ from recurra.training.schedules import SCHEDULES, Plateau, learning_rate
 from recurra.training.soundness import LossWatch, are_finite, check_weights
 from recurra.training.tree_penalty import TreePenalty
 from recurra.training.truncation import Loss, backward, read_truncation
-from recurra.types import State, setting
+from recurra.types import MOST, State, setting
 
 PATIENCE_WITH_NAN = 5
 
@@ -67,7 +67,7 @@ class Training:
     """
 
     steps: int = setting(2000, "how many updates to make", low=1)
-    batch_size: int = setting(32, "streams, or sequences, of all ranks together", low=1)
+    batch_size: int = setting(32, "streams, or sequences, of all ranks together", low=1, most=MOST)
     truncation: str = setting(
         "every:128",
         "how far gradients flow back: none, every:K, window:K",
