@@ -5,6 +5,7 @@ from typing import Any
 
 from recurra.tasks.catalogue import RECIPES, find_recipe
 from recurra.tasks.settings import _declared, describe, from_dict, idle_settings, override, to_dict
+from recurra.training.soundness import enough_memory
 from tests.fuzz.mutations import NASTY
 
 OBJECTS: tuple[Any, ...] = (
@@ -116,10 +117,43 @@ def assign(draw: random.Random) -> None:
             inside[draw.choice([*inside, "new"])] = draw.choice((*OBJECTS, *TEXTS))
             from_dict(type(settings), saved)
             return
+        case 5:
+            train(draw)
+            return
     accepted = override(settings, changes)
     idle_settings(accepted)
     assert from_dict(type(settings), to_dict(accepted)) == accepted
     prepare(recipe, accepted)
+
+
+SMALL: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("tomita", "dyck"), ("data.strings=60", "data.test_strings=10", "data.test_length=10")),
+    **dict.fromkeys(("dates", "addition"), ("data.count=60",)),
+    **dict.fromkeys(("washing-machine-log", "washing-machine-hidden"), ("data.cases=10",)),
+    **dict.fromkeys(("flip-flop", "parity", "long-memory", "washing-machine", "output-recurrence"), ()),
+    "signal-and-noise": ("data.sequences=10", "data.test=10"),
+    "feedforward": ("data.count=60",),
+    "tree": ("data.count=60", "data.depth=2"),
+    "reservoir": ("data.length=600", "training.washout=10"),
+    "forecast": ("data.length=600", "backtest.samples=2"),
+}
+"""Recipes of synthetic data, and settings under which a few steps take milliseconds."""
+FEW = ("model.hidden_size=3", "training.batch_size=4", "training.steps=3", "training.validate_every=2")
+
+
+def train(draw: random.Random) -> None:
+    """One or two settings that may be accepted, and then a few events of the training that they ask for."""
+    name = draw.choice(list(SMALL))
+    settings = RECIPES[name].settings
+    defaults = {key: default for key, default, _ in describe(settings)}
+    declared = dict(_declared(type(settings)))
+    small = [*SMALL[name], *(each for each in FEW if each.partition("=")[0] in declared)]
+    small += ["engine=eager"] if name not in ("tree", "feedforward") else []
+    keys = draw.sample([key for key in declared if key not in ("name", "data.path", "device")], draw.choice((1, 1, 2)))
+    changes = [*small, *(f"{key}={value(draw, declared[key], defaults[key])}" for key in keys)]
+    with enough_memory():
+        for _event, _ in zip(RECIPES[name].configure(changes).trainer().events(), range(4), strict=False):
+            pass
 
 
 def prepare(recipe: Any, accepted: Any) -> None:
