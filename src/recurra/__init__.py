@@ -56,12 +56,13 @@ if TYPE_CHECKING:
         lyapunov,
         vector_field,
     )
+    from recurra.export.door import export
     from recurra.tasks.catalogue import RECIPES
     from recurra.tasks.fit import fit
     from recurra.tasks.run import Run
     from recurra.tasks.train import open, runs, train
 
-_ROOMS = ("analysis", "data", "lecture", "metrics", "models", "plots", "runs", "training")
+_ROOMS = ("analysis", "data", "export", "lecture", "metrics", "models", "plots", "runs", "training")
 _LATER = {
     **dict.fromkeys(("extract_automaton", "find_fixed_points", "find_units"), "analysis"),
     **dict.fromkeys(("gradient_flow", "lyapunov", "vector_field"), "analysis"),
@@ -115,6 +116,7 @@ __all__ = [
     "data",
     "erf",
     "exp",
+    "export",
     "extract_automaton",
     "find_cell",
     "find_fixed_points",

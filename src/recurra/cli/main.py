@@ -19,6 +19,7 @@ from recurra.cli.cells import cells
 from recurra.cli.check import check
 from recurra.cli.evaluate import evaluate
 from recurra.cli.explain import explain
+from recurra.cli.export import export
 from recurra.cli.flag import flag
 from recurra.cli.forecast import forecast
 from recurra.cli.mimic import mimic
@@ -59,6 +60,7 @@ VERBS = (
     units,
     automaton,
     regions,
+    export,
     runs,
     recipes,
 )

@@ -31,6 +31,8 @@ from recurra.analysis.portrait import Portrait, RestingPlaces
 from recurra.analysis.trace_table import TraceTable, trace_table
 from recurra.analysis.unit_study import UnitStudy
 from recurra.errors import OptionError, RunError
+from recurra.export.door import export
+from recurra.export.exported import Exported
 from recurra.lecture.region_count import RegionCount, count_regions
 from recurra.metrics.confusion import Confusion
 from recurra.models.sampling import Choice
@@ -340,6 +342,15 @@ class Run:
         # the report reads runs: it stands above them
         page: Path = import_module("recurra.report.contents").write_report(self).path
         return page
+
+    def export(self, to: str = "onnx", out: str | os.PathLike[str] | None = None, *, int8: bool = False) -> Exported:
+        """Write the model so that other programs can run it: `onnx` or `weights`, into `out` or RUN/export/FORMAT.
+
+        The recipe's settings and the vocabulary go with it; options as for `rc.export`.
+        """
+        facts = {"recipe": self.folder.recipe, "vocabulary": self.task.vocabulary}
+        folder = self.path / "export" / to if out is None else Path(out)
+        return export(self._trained_model, to, folder, int8=int8, facts=facts)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
