@@ -58,7 +58,9 @@ def test_translators_encoder_and_decoder(context, attention):
     told, _ = run_network(networks["encoder"], {"tokens": source}, None, LENGTHS)
     torch.testing.assert_close(told["context"], reading.context)
     torch.testing.assert_close(told["length_logits"], lengths)
-    inputs = {"tokens": target, "memory_lengths": LENGTHS} | {k: told[k] for k in ("context", "keys", "outputs") if k in told}
+    inputs = {"tokens": target, "memory_lengths": LENGTHS} | {
+        k: told[k] for k in ("context", "keys", "outputs") if k in told
+    }
     states = {name: value for name, value in told.items() if name.startswith(("h_", "c_"))}
     found, after = run_network(networks["decoder"], inputs, states)
     torch.testing.assert_close(found["logits"], decoded.logits)

@@ -159,3 +159,51 @@ def test_another_runtime_computes_the_same(cell, tmp_path):
             y = torch.from_numpy(found["y"].copy())
             expected = trial.expected["y"] if name == "sequence" else trial.expected["y"][:, 0]
             torch.testing.assert_close(y, expected, rtol=1e-4, atol=1e-4)
+
+
+FEEDFORWARD = {
+    "linear": lambda: rc.models.linear_classifier([2, 3], 3),
+    "polynomial": lambda: rc.models.basis_expansion([2], 3, degree=3),
+    "radial": lambda: rc.models.basis_expansion([2], 3, basis="radial", centres=7),
+    **{
+        f"layers-{name}": lambda name=name: rc.models.multilayer(
+            [4], 3, hidden_size=8, layers=3, activation=name, residual=True
+        )
+        for name in ("tanh", "sigmoid", "relu", "softplus", "linear")
+    },
+    **{
+        f"convolution-{pooling}": lambda pooling=pooling: rc.models.convolutional(
+            [2, 8, 8], 3, channels=[4, 4], pooling=pooling, residual=True
+        )
+        for pooling in ("max", "average", "none")
+    },
+}
+TREES = ["fold", "sum", "plain", "child-sum", "n-ary"]
+
+
+@pytest.mark.parametrize("kind", FEEDFORWARD)
+def test_feedforward_networks_agree(kind, tmp_path):
+    torch.manual_seed(0)
+    model = FEEDFORWARD[kind]()
+    model.prepare(torch.randn(50, *model.shape))
+    (file,) = rc.export(model, "onnx", tmp_path).files
+    assert file.difference <= 1e-5
+
+
+@pytest.mark.parametrize("composition", TREES)
+def test_trees_agree(composition, tmp_path):
+    torch.manual_seed(0)
+    model = rc.models.TreeClassifier(9, 5, 8, embedding_size=6, composition=composition)
+    (file,) = rc.export(model, "onnx", tmp_path).files
+    assert file.difference <= 1e-5
+
+
+def test_unbalanced_trees_agree(tmp_path):
+    torch.manual_seed(0)
+    model = rc.models.TreeClassifier(9, 5, 8, composition="fold", cell="gru").eval()
+    rc.export(model, "onnx", tmp_path)
+    forest = rc.data.make_forest([[-1, 0, 0, 2, 2, 0], [-1, 0, 1, 2]], [[7, 1, 8, 2, 3, 4], [1, 2, 3, 4]])
+    session = open_session(tmp_path / "predict.onnx")
+    (found,) = session.run(["logits"], {"tokens": forest.tokens.numpy(), "parents": forest.parents.numpy()})
+    with torch.no_grad():
+        np.testing.assert_allclose(found, model(forest).numpy(), atol=1e-5)

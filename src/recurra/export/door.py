@@ -13,8 +13,10 @@ from torch import nn
 from recurra.errors import OptionError, choose_from
 from recurra.export.exported import Exported, ExportedFile
 from recurra.export.network import describe
-from recurra.export.onnx import describe_graphs, write_onnx
+from recurra.export.onnx import describe_graphs, write_onnx, write_whole_onnx
 from recurra.export.weights import write_weights
+from recurra.models.feedforward import Feedforward
+from recurra.models.tree import TreeClassifier
 from recurra.runs.disk import reason
 
 FORMATS = ("onnx", "weights")
@@ -48,6 +50,8 @@ def export(
     folder, told = Path(out), dict(facts or {})
     model = copy.deepcopy(model).cpu().eval()
     try:
+        if isinstance(model, Feedforward | TreeClassifier):
+            return _export_whole(model, to, folder, told, int8)
         networks = describe(model)
         folder.mkdir(parents=True, exist_ok=True)
         writers: dict[str, Callable[[], list[ExportedFile]]] = {
@@ -57,3 +61,14 @@ def export(
         return Exported(folder, to, tuple(writers[to]()))
     except OSError as error:
         raise OptionError(f"export: {folder} cannot be written ({reason(error)}). Choose another place.") from error
+
+
+def _export_whole(model: nn.Module, to: str, folder: Path, facts: Mapping[str, Any], int8: bool) -> Exported:
+    """Models that read examples or trees have no steps and no state: one graph, in ONNX."""
+    if to != "onnx" or int8:
+        asked = "int8" if int8 else to
+        raise OptionError(
+            f"export: {asked} is for networks that read sequences; {type(model).__name__} leaves as onnx."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    return Exported(folder, to, tuple(write_whole_onnx(model, folder, facts)))

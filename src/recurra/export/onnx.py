@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from recurra.errors import EngineError, OptionError
 from recurra.export.agreement import ALLOWED, Trial, named_states, trials
@@ -36,11 +36,7 @@ def write_onnx(
         content = _serialised(network, name, steps, facts)
         tried = list(trials(network, steps=steps))
         difference = _worst(content, network, tried, steps)
-        if difference > ALLOWED:
-            raise EngineError(
-                f"export: {name}.onnx computes something else than the network (off by {difference:.1e}). Nothing was "
-                "written; please report it."
-            )
+        _refuse(name, difference)
         replace_file(folder / f"{name}.onnx", content)
         about = "whole sequences with lengths" if steps else "one step"
         files.append(ExportedFile(f"{name}.onnx", len(content), f"{about}, states in and out", difference))
@@ -49,6 +45,31 @@ def write_onnx(
             written_out = _serialised(network, name, steps, facts, operators=("LSTM",))
             files.append(_quantised(written_out, folder, name, network, tried, steps))
     return files
+
+
+def write_whole_onnx(model: nn.Module, folder: Path, facts: Mapping[str, Any]) -> list[ExportedFile]:
+    """`predict.onnx`, of a model that reads examples or trees and not sequences."""
+    _import()
+    from recurra.export.onnx_whole import whole_trials, write_whole
+
+    with torch.no_grad():
+        content = _to_bytes(write_whole(model), facts)
+        session, difference = open_session(content), 0.0
+        for inputs, expected in whole_trials(model):
+            (found,) = session.run(["logits"], {name: value.numpy() for name, value in inputs.items()})
+            off = float((torch.from_numpy(found) - expected).abs().max())
+            difference = max(difference, off / max(1.0, float(expected.abs().max())))
+    _refuse("predict", difference)
+    replace_file(folder / "predict.onnx", content)
+    return [ExportedFile("predict.onnx", len(content), "scores of classes", difference)]
+
+
+def _refuse(name: str, difference: float) -> None:
+    if difference > ALLOWED:
+        raise EngineError(
+            f"export: {name}.onnx computes something else than the network (off by {difference:.1e}). Nothing was "
+            "written; please report it."
+        )
 
 
 def _graphs(networks: Mapping[str, Network]) -> list[tuple[str, bool, Network]]:
@@ -93,13 +114,17 @@ def _import() -> tuple[Any, Any]:
 
 
 def _serialised(network: Network, name: str, steps: bool, facts: Mapping[str, Any], **options: Any) -> bytes:
+    from recurra.export.onnx_network import write_network
+
+    return _to_bytes(write_network(network, name, steps=steps, **options), facts)
+
+
+def _to_bytes(graph: Any, facts: Mapping[str, Any]) -> bytes:
     onnx, _ = _import()
     from recurra import __version__
-    from recurra.export.onnx_network import write_network
     from recurra.export.onnx_nodes import OPSET
 
     opset = onnx.helper.make_opsetid("", OPSET)
-    graph = write_network(network, name, steps=steps, **options)
     model = onnx.helper.make_model(
         graph, producer_name="recurra", producer_version=__version__, ir_version=IR_VERSION, opset_imports=[opset]
     )
