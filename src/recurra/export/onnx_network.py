@@ -256,7 +256,9 @@ class _Writer:
             return add("Squeeze", y, whole(0, 1)), after
         some = add("Unsqueeze", add("Greater", self.lengths[value], whole(0)), whole(1))
         kept = [add("Where", some, new, old) for new, old in zip(after, before, strict=True)]
-        return add("Squeeze", y, whole(1)), kept
+        # the operators' own zeros past the end are not every runtime's
+        inside = self.inside(x, self.lengths[value])
+        return add("Where", inside, add("Squeeze", y, whole(1)), self.nodes.number(0.0)), kept
 
     def scan(self, value: Value, direction: Direction, x: str, before: Sequence[str]) -> tuple[str, list[str]]:
         """A layer as a loop over steps: the drives of all steps in one product, the states from step to step."""
