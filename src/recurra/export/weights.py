@@ -89,8 +89,10 @@ def _named(layer: Value) -> dict[str, Tensor]:
     direction = layer.direction
     assert direction is not None
     graph, H, first = direction.cell.graph, direction.hidden_size, layer.name
-    found = {f"{first}.W.{name}": part for name, part in zip(graph.drives, direction.W.split(H), strict=True)}
-    found |= {f"{first}.b.{name}": part for name, part in zip(graph.drives, direction.b.split(H), strict=True)}
+    found = {}
+    for k, name in enumerate(graph.drives):
+        rows = slice(k * H, (k + 1) * H)
+        found |= {f"{first}.W.{name}": direction.W[rows], f"{first}.b.{name}": direction.b[rows]}
     found |= {f"{first}.U.{name}": direction.matrix(name) for name in graph.matrices}
     found |= {f"{first}.parameter.{name}": value for name, value in direction.unit_values().items()}
     states = zip(graph.states, direction.first_state(1), strict=True)
