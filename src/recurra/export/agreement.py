@@ -40,16 +40,16 @@ class Trial:
 def trials(network: Network, *, steps: bool, seed: int = 0) -> Iterator[Trial]:
     """Two chunks of sequences of each of `SIZES`; without `steps`, of one step each."""
     draw = torch.Generator().manual_seed(seed)
-    precise = _in_float64(network)
+    precise = in_dtype(network, torch.float64)
     for B, T in SIZES:
         T = T if steps else 1
         lengths = torch.randint(1, T + 1, (B,), generator=draw)
         lengths[0] = T
-        first = _inputs(network, B, T, draw)
+        first = draw_inputs(network, B, T, draw)
         _, before = run_network(network, first, None, lengths)
-        inputs = _inputs(network, B, T, draw)
+        inputs = draw_inputs(network, B, T, draw)
         outputs, after = run_network(network, inputs, before, lengths)
-        outputs_64, after_64 = run_network(precise, _double(inputs), _double(before), lengths)
+        outputs_64, after_64 = run_network(precise, cast(inputs, torch.float64), cast(before, torch.float64), lengths)
         expected, exact = outputs | after, outputs_64 | after_64
         allowed = {}
         for name, value in expected.items():
@@ -59,7 +59,8 @@ def trials(network: Network, *, steps: bool, seed: int = 0) -> Iterator[Trial]:
         yield Trial(inputs, lengths, before, expected, allowed)
 
 
-def _inputs(network: Network, B: int, T: int, draw: torch.Generator) -> dict[str, Tensor]:
+def draw_inputs(network: Network, B: int, T: int, draw: torch.Generator) -> dict[str, Tensor]:
+    """Random inputs of each kind, by name."""
     found: dict[str, Tensor] = {}
     S = T + 2  # the length of what another sequence gave
     for value in network.inputs:
@@ -77,19 +78,21 @@ def _inputs(network: Network, B: int, T: int, draw: torch.Generator) -> dict[str
     return found
 
 
-def _double(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: value.double() if value.is_floating_point() else value for name, value in values.items()}
+def cast(values: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+    """Real numbers in another dtype; tokens as they are."""
+    return {name: value.to(dtype) if value.is_floating_point() else value for name, value in values.items()}
 
 
-def _in_float64(network: Network) -> Network:
+def in_dtype(network: Network, dtype: torch.dtype) -> Network:
+    """A copy that computes in another dtype, with masks at their mean."""
     made: dict[Value, Value] = {}
     for value in network.values:
         direction = value.direction
         made[value] = replace(
             value,
             arguments=tuple(made[each] for each in value.arguments),
-            weights=_double(value.weights),
-            direction=None if direction is None else copy.deepcopy(direction).double(),
+            weights=cast(value.weights, dtype),
+            direction=None if direction is None else copy.deepcopy(direction).to(dtype).eval(),
         )
     return Network({name: made[value] for name, value in network.outputs.items()})
 
