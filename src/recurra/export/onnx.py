@@ -44,7 +44,7 @@ def write_onnx(
             # LSTM is the one operator of its kind that has a form with weights in 8 bits
             written_out = _serialised(network, name, steps, facts, operators=("LSTM",))
             files.append(_quantised(written_out, folder, name, network, tried, steps))
-    return [*files, _write_facts(folder, facts)]
+    return [*files, write_facts(folder, facts)]
 
 
 def write_whole_onnx(model: nn.Module, folder: Path, facts: Mapping[str, Any]) -> list[ExportedFile]:
@@ -61,10 +61,10 @@ def write_whole_onnx(model: nn.Module, folder: Path, facts: Mapping[str, Any]) -
             difference = max(difference, off / max(1.0, float(expected.abs().max())))
     _refuse("predict", difference)
     replace_file(folder / "predict.onnx", content)
-    return [ExportedFile("predict.onnx", len(content), "scores of classes", difference), _write_facts(folder, facts)]
+    return [ExportedFile("predict.onnx", len(content), "scores of classes", difference), write_facts(folder, facts)]
 
 
-def _write_facts(folder: Path, facts: Mapping[str, Any]) -> ExportedFile:
+def write_facts(folder: Path, facts: Mapping[str, Any]) -> ExportedFile:
     """The metadata once more, for runtimes that do not show what a file carries."""
     content = to_json(dict(facts), "facts", pretty=True)
     replace_file(folder / "model.json", content)

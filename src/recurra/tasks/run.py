@@ -343,14 +343,14 @@ class Run:
         page: Path = import_module("recurra.report.contents").write_report(self).path
         return page
 
-    def export(self, to: str = "onnx", out: str | os.PathLike[str] | None = None, *, int8: bool = False) -> Exported:
-        """Write the model so that other programs can run it: `onnx` or `weights`, into `out` or RUN/export/FORMAT.
+    def export(self, to: str = "onnx", out: str | os.PathLike[str] | None = None, **options: Any) -> Exported:
+        """Write the model so that other programs can run it: `onnx`, `c` or `weights`, into `out` or RUN/export/FORMAT.
 
         The recipe's settings and the vocabulary go with it; options as for `rc.export`.
         """
         facts = {"recipe": self.folder.recipe, "vocabulary": self.task.vocabulary}
         folder = self.path / "export" / to if out is None else Path(out)
-        return export(self._trained_model, to, folder, int8=int8, facts=facts)
+        return export(self._trained_model, to, folder, facts=facts, **options)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
