@@ -54,7 +54,9 @@ def test_refusals_are_one_line(trained, options, told, capsys):
 
 
 def test_a_run_carries_its_vocabulary(tmp_path):
-    trained = rc.train("text", data=["abab abba " * 50], steps=2, hidden_size=4, out=tmp_path / "run", progress="none")
+    trained = rc.train(
+        "text", data=["abab abba " * 80], steps=2, batch_size=2, hidden_size=4, out=tmp_path / "run", progress="none"
+    )
     trained.export("onnx", tmp_path / "out")
     told = json.loads((tmp_path / "out" / "model.json").read_text())
     assert told["vocabulary"]["symbols"] == [" ", "a", "b"]
