@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from recurra.cells.catalogue import CATALOGUE, find_cell
+from recurra.cells.grammar import read_cell
 from recurra.cells.graph import Graph
 from recurra.cells.notation import Cell, ago, cell, norm
 from recurra.cells.operations import (
@@ -37,7 +38,16 @@ from recurra.cells.operations import (
 from recurra.cells.parameters import Fixed, Learned, Ramp, Scattered
 from recurra.cells.recurrent_dropout import recurrent_dropout
 from recurra.cells.zoneout import zoneout
-from recurra.errors import CellError, DataError, EngineError, OptionError, RecurraError, RunError, ShapeError
+from recurra.errors import (
+    CellError,
+    DataError,
+    EngineError,
+    EquationError,
+    OptionError,
+    RecurraError,
+    RunError,
+    ShapeError,
+)
 from recurra.layers.initial import spectral_radius
 from recurra.layers.recurrent import Recurrent
 from recurra.layers.stepper import Stepper
@@ -92,6 +102,7 @@ __all__ = [
     "CellError",
     "DataError",
     "EngineError",
+    "EquationError",
     "Fixed",
     "Graph",
     "Learned",
@@ -134,6 +145,7 @@ __all__ = [
     "norm",
     "open",
     "plots",
+    "read_cell",
     "recurrent_dropout",
     "relu",
     "runs",

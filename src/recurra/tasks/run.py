@@ -117,6 +117,28 @@ class Run:
         return self.task.trained(checkpoint, str(self.path)).to(self.device)
 
     @property
+    def snapshots(self) -> list[int]:
+        """The steps whose weights were kept on the way: see `at`."""
+        return self.folder.snapshots()
+
+    def at(self, step: int) -> Run:
+        """The run with the weights of a step that `training.snapshots` kept; step 0 is the untrained model.
+
+        ```python
+        [len(run.at(step).fixed_points(input="1").points) for step in run.snapshots]
+        ```
+        """
+        found = Run(self.folder, self.task, self.device)
+        untrained = step == 0
+        model = (
+            self.task.untrained_model()
+            if untrained
+            else self.task.trained(self.folder.load_snapshot(step), str(self.path))
+        )
+        found.model = model.to(self.device)
+        return found
+
+    @property
     def _trained_model(self) -> Any:
         if not self.is_trained:
             raise RunError(f"{self.path} has no checkpoint yet. Train it: run.resume(), or recurra train --resume.")
