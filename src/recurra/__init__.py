@@ -66,12 +66,13 @@ if TYPE_CHECKING:
         lyapunov,
         vector_field,
     )
+    from recurra.lab.server import open_lab as lab
     from recurra.tasks.catalogue import RECIPES
     from recurra.tasks.fit import fit
     from recurra.tasks.run import Run
     from recurra.tasks.train import open, runs, train
 
-_ROOMS = ("analysis", "data", "lecture", "metrics", "models", "plots", "runs", "training")
+_ROOMS = ("analysis", "data", "lab", "lecture", "metrics", "models", "plots", "runs", "training")
 _LATER = {
     **dict.fromkeys(("extract_automaton", "find_fixed_points", "find_units"), "analysis"),
     **dict.fromkeys(("gradient_flow", "lyapunov", "vector_field"), "analysis"),
@@ -134,6 +135,7 @@ __all__ = [
     "floor",
     "gelu",
     "gradient_flow",
+    "lab",
     "lecture",
     "linear",
     "log",

@@ -21,6 +21,7 @@ from recurra.cli.evaluate import evaluate
 from recurra.cli.explain import explain
 from recurra.cli.flag import flag
 from recurra.cli.forecast import forecast
+from recurra.cli.lab import lab
 from recurra.cli.mimic import mimic
 from recurra.cli.predict import predict
 from recurra.cli.recipes import recipes
@@ -59,6 +60,7 @@ VERBS = (
     units,
     automaton,
     regions,
+    lab,
     runs,
     recipes,
 )

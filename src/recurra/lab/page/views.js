@@ -1,0 +1,5 @@
+// Every view: its name in addresses, its title, and whether it shows the folder or a run (two runs are shown side by side).
+// The module has `show(panel)`; `views/__init__.py` has the other half of each.
+export const VIEWS = [
+  { name: "runs", title: "Runs", of: "folder", load: () => import("./views/runs.js") },
+];
