@@ -28,10 +28,12 @@ from recurra.analysis.fixed_points import FixedPoints
 from recurra.analysis.gradients import GradientFlow, Spectra, recurrent_spectra
 from recurra.analysis.jacobians import StepMap
 from recurra.analysis.portrait import Portrait, RestingPlaces
+from recurra.analysis.state_space import StateSpace
 from recurra.analysis.trace_table import TraceTable, trace_table
 from recurra.analysis.unit_study import UnitStudy
 from recurra.errors import OptionError, RunError
 from recurra.lecture.region_count import RegionCount, count_regions
+from recurra.lecture.robot import RobotWork
 from recurra.metrics.confusion import Confusion
 from recurra.models.sampling import Choice
 from recurra.results import Result
@@ -296,6 +298,11 @@ class Run:
             )
         return found
 
+    def state_space(self) -> StateSpace:
+        """Trajectories, fixed points, field and basins for every input, and states that are dropped; what does not change is
+        computed once."""
+        return dynamics.state_space(self.task, self._analysed)
+
     def resting_places(self) -> RestingPlaces:
         """Of a network too large for a search: where states that it visits come to rest."""
         return dynamics.rest(self.task, self._analysed)
@@ -315,6 +322,12 @@ class Run:
         to rest in fewer than three places."""
         self._can(can.HasTriggers, "attractors")
         return dynamics.machine_of(self.task, self._analysed)
+
+    def robot(self, programs: Sequence[int] = (1, 2, 3, 4, 5, 6)) -> RobotWork:
+        """The network operates the washing machine: it presses buttons, waits for the machine's own triggers; mistakes are
+        counted."""
+        self._can(can.HasTriggers, "robot")
+        return dynamics.robot(self.task, self._analysed, programs)
 
     def automaton(self, method: str | None = None, **options: Any) -> Extraction | WeightedExtraction:
         """The finite automaton in a network that reads tokens; options `states`, `most`, `strings`, `scored`."""
