@@ -28,11 +28,12 @@ T = TypeVar("T")
 class LabFolder:
     """Runs of one folder by their names. Nothing outside of it is ever opened.
 
-    - `selected`: the run that the page opens on, if the lab was opened on one.
+    - `home`: where the lab was started; relative paths of data begin there. `selected`: the run that the page opens
+      on, if the lab was opened on one.
     """
 
     def __init__(self, path: Path, selected: str | None = None):
-        self.path, self.selected = path.resolve(), selected
+        self.path, self.home, self.selected = path.resolve(), Path.cwd(), selected
         self.closing = Event()
         self._open: OrderedDict[str, tuple[tuple[int, ...], Run]] = OrderedDict()
         self._locks: dict[str, asyncio.Lock] = {}
@@ -49,6 +50,13 @@ class LabFolder:
         if not found:
             raise RunError(f"there is no run {name[:80]!r} in {self.path}.")
         return path
+
+    def runs(self) -> list[Path]:
+        """The folders in it that may be runs. A link is none: it may lead out of the folder."""
+        try:
+            return sorted(Path(each) for each in os.scandir(self.path) if each.is_dir(follow_symlinks=False))
+        except OSError:
+            return []
 
     def run(self, name: str) -> Run:
         """The run of that name, with the weights that it has now."""

@@ -40,6 +40,11 @@ def as_picture(result: Result, ending: str, **options: Any) -> Response:
     return Response(to_bytes(result.plot(**options), ending), media_type=PICTURES[ending])
 
 
+def open_line(folder: LabFolder, name: str, other: str = "run") -> str:
+    """The lines of Python that open a run."""
+    return f"import recurra as rc\n\n{other} = rc.open({str(folder.path / name)!r})"
+
+
 def as_events(events: AsyncIterator[Any]) -> Response:
     """Server-sent events, each a value as JSON; an error of the user is the last one."""
 

@@ -7,6 +7,7 @@ from recurra.plots import (  # noqa: F401  each registers its painters
     automaton,
     basins,
     confusion,
+    curve,
     decision_tree,
     echo,
     field,

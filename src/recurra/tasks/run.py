@@ -38,7 +38,8 @@ from recurra.metrics.confusion import Confusion
 from recurra.models.sampling import Choice
 from recurra.results import Result
 from recurra.runs.disk import arrays_to_bytes, reason, replace_file, to_json
-from recurra.runs.folder import INSIDE, RunFolder
+from recurra.runs.folder import INSIDE, METRICS, RunFolder
+from recurra.runs.log import POINTS, Curve, Log
 from recurra.tasks import capabilities as can
 from recurra.tasks import dynamics
 from recurra.tasks.catalogue import open_task
@@ -104,6 +105,10 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """Every row of the log, in order: `pandas.DataFrame(run.metrics)`."""
         return self.folder.metrics()
+
+    def curve(self, name: str = "loss", points: int = POINTS) -> Curve:
+        """One metric over the steps, thinned to so many points at most: `run.curve("valid").plot()`."""
+        return Log(self.path / METRICS).curve(name, points)
 
     @property
     def is_trained(self) -> bool:
