@@ -278,6 +278,10 @@ class Run:
 
     # -- analyses ----------------------------------------------------------------------------------------------------
 
+    def probe(self, steps: int) -> can.Probe:
+        """The recurrent layers, and typical inputs of at least so many steps as they read them: for analyses of your own."""
+        return dynamics.probe_of(self.task, self._analysed, steps, "probe")
+
     def gradients(self, steps: int = dynamics.FAR, starts: int = 4) -> GradientFlow:
         """How far gradients reach back, with a verdict in words."""
         return dynamics.gradients(self.task, self._analysed, steps, starts)

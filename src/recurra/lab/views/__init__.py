@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from recurra.lab.views import runs
+from recurra.lab.views import bench, gradients, runs, space
 
 VIEWS: dict[str, APIRouter] = {
     "runs": runs.router,
+    "bench": bench.router,
+    "gradients": gradients.router,
+    "space": space.router,
 }
 """The router of every view, by the name that stands in its addresses; `page/views.js` has the other half of each."""
