@@ -55,7 +55,7 @@ export async function show(panel) {
   const ask = newest(() => attempt(async () => {
     const found = await post("api/bench/read", { source }, panel.signal);
     mark(found.error_at ?? null);
-    about.classList.toggle("stale", Boolean(found.error_at));
+    stale.hidden = !found.error_at || !read;
     trainButton.disabled = Boolean(found.error_at);
     if (found.error_at) return;
     read = found;
@@ -67,6 +67,7 @@ export async function show(panel) {
   // -- what the cell is -------------------------------------------------------------------------------------------
   const image = h("img", { class: "cell-picture", alt: "" });
   const about = h("div", { class: "about" });
+  const stale = h("p", { class: "hint", hidden: true }, "Below: the last text that could be read.");
   let language = "cpp";
 
   function drawAbout() {
@@ -174,14 +175,14 @@ export async function show(panel) {
           ask();
         })),
         editor, fault,
-        h("p", { class: "hint" }, "x.NAME is W x + b, U.NAME(v) a recurrent product, ago(h, 4) the state four steps before; tanh, sigmoid, where, norm …; parameters after *: Learned(0.9, low=0, high=1), Fixed([1, 2])."),
+        h("p", { class: "hint" }, "x.NAME is W x + b, U.NAME(v) a recurrent product, ago(h, 4) the state four steps before; tanh, sigmoid, where, norm …; parameters after *: Learned(0.9, low=0, high=1), Fixed([1, 2]).")),
+      h("section", {}, stale, about,
         h("div", { class: "card" }, h("h2", {}, "Train this"),
           h("div", { class: "row" },
             choice("Task", Object.entries(known.tasks), training.task, (task) => { training.task = task; }),
             field("Steps", h("input", { type: "number", min: "1", max: "20000", value: "300", on: { input: (event) => { training.steps = Number(event.target.value); } } })),
             field("Units", h("input", { type: "number", min: "1", max: "256", value: "16", on: { input: (event) => { training.units = Number(event.target.value); } } }))),
-          h("div", { class: "row" }, trainButton, stopButton), status, loss.place)),
-      h("section", {}, about)),
+          h("div", { class: "row" }, trainButton, stopButton), status, loss.place))),
     h("h2", {}, "Phase portrait"),
     h("div", { class: "columns portrait" },
       h("div", {}, plane.place, h("p", { class: "hint" }, LEGEND, " Click to drop a state."), points),
