@@ -2,4 +2,5 @@
 // The module has `show(panel)`; `views/__init__.py` has the other half of each.
 export const VIEWS = [
   { name: "runs", title: "Runs", of: "folder", load: () => import("./views/runs.js") },
+  { name: "time", title: "Through time", of: "run", load: () => import("./views/time.js") },
 ];

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from recurra.lab.views import runs
+from recurra.lab.views import runs, time
 
 VIEWS: dict[str, APIRouter] = {
     "runs": runs.router,
+    "time": time.router,
 }
 """The router of every view, by the name that stands in its addresses; `page/views.js` has the other half of each."""
