@@ -22,6 +22,7 @@ from recurra.analysis.neurons import Unit, record_activity, search
 from recurra.analysis.portrait import phase_portrait
 from recurra.analysis.source_labels import python_labels, text_labels
 from recurra.analysis.state_space import StateSpace
+from recurra.analysis.through_time import watch
 from recurra.analysis.trace_table import trace_table
 from recurra.analysis.unit_study import find_units
 
@@ -54,4 +55,5 @@ __all__ = [
     "trace_table",
     "trajectory",
     "vector_field",
+    "watch",
 ]

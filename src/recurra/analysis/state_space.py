@@ -53,8 +53,8 @@ class Axes:
 class Drop(Result):
     """The way of a state that was dropped.
 
-    - `states`: where it was dropped, and after each step. `predictions`: what the network predicts at each. `still`: after how many
-      steps it stood still; `None` if it did not.
+    - `states`: where it was dropped, and after each step. `predictions`: what the network predicts at each. `still`: after how
+      many steps it stood still; `None` if it did not.
     """
 
     states: Float[Tensor, "T1 S"]
@@ -161,6 +161,17 @@ class StateSpace:
             self.F, self.input(input), self.runs.flatten(0, 1), starts=starts, iterations=100, also=also
         )
         return found if self.name is None else name_points(found, self.F, self.name, self.machine)
+
+    def numbers(self, input: str) -> list[int]:
+        """Of each attractor of `fixed_points`: its number as a state of the machine; those that are none come after them."""
+        attractors = self.fixed_points(input).attractors
+        known = [] if self.machine is None else list(self.machine.states)
+        found, more = [], len(known)
+        for point in attractors:
+            near = [k for k, s in enumerate(known) if float((s - point.state).norm()) < 1e-4 * (1 + float(s.norm()))]
+            found.append(near[0] if near else more)
+            more += not near
+        return found
 
     def basins(self, input: str, units: Sequence[int] = (), size: int = 60) -> Basins | None:
         """The attractor that each place of the plane ends at, by its number among the attractors of `fixed_points`; `None` where

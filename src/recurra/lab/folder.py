@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from threading import Event
-from typing import TypeVar
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from recurra.errors import RunError
 from recurra.runs.folder import CHECKPOINTS
@@ -19,6 +20,8 @@ from recurra.tasks.train import open_run
 
 OPEN = 8
 """How many runs are kept open."""
+KEPT = 16
+"""How many results of a run are remembered."""
 WORKERS = 2
 """How many runs compute at the same time: two that are compared. Requests beyond wait, and leave the cores to training."""
 
@@ -36,6 +39,7 @@ class LabFolder:
         self.path, self.home, self.selected = path.resolve(), Path.cwd(), selected
         self.closing = Event()
         self._open: OrderedDict[str, tuple[tuple[int, ...], Run]] = OrderedDict()
+        self._kept: WeakKeyDictionary[Run, OrderedDict[Hashable, Any]] = WeakKeyDictionary()
         self._locks: dict[str, asyncio.Lock] = {}
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="recurra-lab")
 
@@ -70,6 +74,15 @@ class LabFolder:
         while len(self._open) > OPEN:
             self._open.popitem(last=False)
         return known[1]
+
+    def remember(self, run: Run, key: Hashable, make: Callable[[], T]) -> T:
+        """What was made for a run under this key; made now where it was not, or was long ago. Forgotten with the run."""
+        kept = self._kept.setdefault(run, OrderedDict())
+        value: T = kept.pop(key) if key in kept else make()
+        kept[key] = value
+        while len(kept) > KEPT:
+            kept.popitem(last=False)
+        return value
 
     async def work(self, work: Callable[[], T]) -> T:
         """What a function gives that is too slow for the thread that answers."""

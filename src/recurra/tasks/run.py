@@ -27,8 +27,10 @@ from recurra.analysis.fields import Basins
 from recurra.analysis.fixed_points import FixedPoints
 from recurra.analysis.gradients import GradientFlow, Spectra, recurrent_spectra
 from recurra.analysis.jacobians import StepMap
+from recurra.analysis.neurons import read_unit
 from recurra.analysis.portrait import Portrait, RestingPlaces
 from recurra.analysis.state_space import StateSpace
+from recurra.analysis.through_time import AblatedText, ThroughTime, ablate_text, watch, watch_reading
 from recurra.analysis.trace_table import TraceTable, trace_table
 from recurra.analysis.unit_study import UnitStudy
 from recurra.errors import OptionError, RunError
@@ -61,7 +63,7 @@ from recurra.tasks.results import (
 from recurra.tasks.settings import to_dict
 from recurra.tasks.task import Task, check_device
 from recurra.tasks.tensorboard import find_writer
-from recurra.tasks.unit_search import UnitReading, find_units, read_one_unit
+from recurra.tasks.unit_search import UnitReading, find_units, read_one_text, read_one_unit
 
 
 class Run:
@@ -362,10 +364,23 @@ class Run:
         """The decision tree distilled from the network's predictions, with its fidelity and average path length."""
         return mimic(self._can(can.ClassifiesSteps, "mimic"), self._trained_model, min_leaf=min_leaf, prune=prune)
 
-    def table(self, text: str) -> TraceTable:
-        """The cell at work on a text, step by step."""
+    def table(self, text: str, layer: int = 0) -> TraceTable:
+        """The cell of a layer at work on a text, step by step."""
         task = self._can(can.ReadsText, "table")
-        return trace_table(self._analysed, task.tokens_of(text), task.token_names)
+        return trace_table(self._analysed, task.tokens_of(text), task.token_names, layer)
+
+    def through_time(self, text: str | None = None, *, steps: int = 200) -> ThroughTime:
+        """Every state and gate at every step, and what is predicted there, while a language model reads `text`; of other
+        networks, over so many steps of a typical input."""
+        if text is None:
+            probe = dynamics.probe_of(self.task, self._analysed, steps, "through_time")
+            return watch(probe.layer, probe.x[:1, :steps])
+        return watch_reading(self._analysed, *read_one_text(self.task, text, "through_time"))
+
+    def ablate(self, unit: str, text: str) -> AblatedText:
+        """What a language model loses on a text while one unit, by name, is held at its mean."""
+        reading, names = read_one_text(self.task, text, "ablate")
+        return ablate_text(self._analysed, reading, read_unit(unit, self._analysed.recurrent), names)
 
     def regions(self, line: Sequence[Sequence[float]] | None = None) -> RegionCount:
         """The linear regions of a rectifier network in the plane of its inputs, or on the line through two points."""

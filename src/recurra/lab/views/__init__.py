@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from recurra.lab.views import bench, gradients, runs, space
+from recurra.lab.views import bench, gradients, runs, space, time
 
 VIEWS: dict[str, APIRouter] = {
     "runs": runs.router,
     "bench": bench.router,
+    "time": time.router,
     "gradients": gradients.router,
     "space": space.router,
 }

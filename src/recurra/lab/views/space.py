@@ -1,4 +1,4 @@
-"""State space: trajectories, fixed points, field and basins; states that are dropped; the automaton; the machine with its buttons."""
+"""State space: trajectories, fixed points, field and basins; states that are dropped; the automaton; the machine."""
 
 from __future__ import annotations
 
@@ -124,7 +124,8 @@ async def points(folder: Folder, asked: Asked) -> Response:
         rows = found.to_json()
         states = [point.state for point in found.points]
         places = _places(space, asked.units, torch.stack(states)) if states else []
-        order = [found.attractors.index(point) if point in found.attractors else None for point in found.points]
+        numbers = iter(space.numbers(asked.input))
+        order = [next(numbers) if point.kind == "attractor" else None for point in found.points]
         listed = [
             row | {"place": place, "attractor": number}
             for row, place, number in zip(rows["points"], places, order, strict=False)
@@ -140,7 +141,10 @@ async def basins(folder: Folder, asked: Asked) -> Response:
 
     def work(space: StateSpace) -> dict[str, Any]:
         found = space.basins(asked.input, asked.units)
-        return {"size": found.size, "labels": found.labels, "summary": str(found)} if found is not None else {"size": 0}
+        if found is None:
+            return {"size": 0}
+        numbers = torch.tensor([*space.numbers(asked.input), -1])  # the last: no attractor
+        return {"size": found.size, "labels": numbers[found.labels], "summary": str(found)}
 
     return as_json(await _look(folder, asked, work))
 
