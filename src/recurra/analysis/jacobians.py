@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from recurra.cells.graph import NORM_EPSILON, Node, block, make, walk
+from recurra.cells.graph import NORM_EPSILON, Node, block, make, named_blocks, walk
 from recurra.cells.operations import OPERATIONS
 from recurra.errors import OptionError
 from recurra.layers.direction import Direction
@@ -106,7 +106,7 @@ class _Layer:
 
     def values(self, s: Float[Tensor, "N S"], x: Float[Tensor, "N D"]) -> dict[Node, Tensor | float]:
         """Every value of one step."""
-        drives = dict(zip(self.graph.drives, linear(x, self.W, self.b).split(self.H, dim=-1), strict=True))
+        drives = dict(zip(self.graph.drives, named_blocks(linear(x, self.W, self.b), self.H), strict=True))
         past = self.unpack(s)
         values: dict[Node, Tensor | float] = {}
         for node in self.order:
