@@ -335,10 +335,11 @@ class StepMap:
     def _drives(self, layer: _Layer, slopes: dict[Node, _Slope], like: Tensor) -> Float[Tensor, "N H D"]:
         """The part through the drives, as a map of what the layer reads."""
         made = like.new_zeros(len(like), layer.H, layer.W.shape[1])
-        for name, W in zip(layer.graph.drives, layer.W.split(layer.H), strict=True):
+        for name in layer.graph.drives:
             slope = slopes.get(make("drive", name=name))
             if slope is None:
                 continue
+            W = block(layer.W, layer.graph.drives, [name], layer.H)
             rest = slope.rows_as_dense(layer.matrices)
             diagonal = slope.diagonal[..., None] if isinstance(slope.diagonal, Tensor) else slope.diagonal
             made += diagonal * W if rest is None else diagonal * W + rest @ W
