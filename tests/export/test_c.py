@@ -99,7 +99,7 @@ def test_what_cannot_stream_is_refused(name, tmp_path):
 
 def test_a_disagreement_is_an_error(tmp_path, monkeypatch):
     network = describe(make_layer("gru"))["model"]
-    monkeypatch.setattr(c_files, "compare", lambda *given, **options: Agreement(256, 2e-5, 1e-7))
+    monkeypatch.setattr(c_files, "compare", lambda *given, **options: Agreement(256, 2e-5, 1e-7, 2.0))
     with pytest.raises(EngineError, match=r"off by 2\.0e-05 from the model in 256 steps"):
         write_c(network, tmp_path, "gru")
     assert not list(tmp_path.iterdir())
@@ -337,11 +337,14 @@ def test_a_missing_compiler_is_named(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("cell", rc.CATALOGUE)
 def test_ten_thousand_steps(cell, tmp_path, capsys):
-    """First weights; 1e-5, or where float32 itself is further off than that from float64, four times as far as it is."""
+    """First weights; 1e-5, or by each step four times as far as float32 itself is off from float64 by then."""
     torch.manual_seed(0)
     network = describe(rc.Recurrent(cell, 3, 16).eval())["model"]
     source = write(tmp_path, network, cell)
     found = compare(CLibrary.load(source, [tmp_path / f"{source.name}.c"], tmp_path), network, steps=10_000)
     with capsys.disabled():
-        print(f"{cell}: {found.error:.1e} from the model; float32 from float64: {found.plain:.1e}")
+        print(
+            f"{cell}: {found.error:.1e} from the model; float32 from float64: {found.plain:.1e}; "
+            f"{found.excess:.2f} of what is allowed"
+        )
     assert found.holds
