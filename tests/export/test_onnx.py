@@ -22,23 +22,26 @@ from tests.tasks.test_legacy import ARCHIVE
 FORMS = {"one": {}, "stack": {"layers": 2, "bidirectional": True, "learn_initial": True}}
 
 
+def worst(files):
+    """The largest difference of the files that are run; there is at least one."""
+    return max(file.difference for file in files if file.name.endswith(".onnx"))
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("cell", CELLS)
 def test_cell_agrees_with_the_plain_loop(cell, form, tmp_path):
     torch.manual_seed(0)
     layer = rc.Recurrent(CELLS[cell], 3, 8, **FORMS[form]).eval()
     files = write_onnx(describe(layer), tmp_path, {})
-    assert [file.name for file in files] == (["sequence.onnx"] if form == "stack" else ["step.onnx", "sequence.onnx"])
-    for file in files:
-        assert file.difference is not None
-        assert file.difference <= 1e-5
+    graphs = ["sequence.onnx"] if form == "stack" else ["step.onnx", "sequence.onnx"]
+    assert [file.name for file in files] == [*graphs, "model.json"]
+    assert worst(files) <= 1e-5
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_model_agrees_with_the_plain_loop(name, tmp_path):
     found = rc.export(make(name).model, "onnx", tmp_path)
-    assert found.files
-    assert max(file.difference for file in found.files) <= 1e-5
+    assert worst(found.files) <= 1e-5
 
 
 def test_sizes_differ():
@@ -138,7 +141,7 @@ def test_a_run_of_each_task_leaves(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model = rc.open(tmp_path / "runs" / name).model  # the reservoir's has not been solved for: it is exported as it is
     found = rc.export(model, "onnx", tmp_path / "out")
-    assert max(file.difference for file in found.files) <= 1e-5
+    assert worst(found.files) <= 1e-5
 
 
 IN_FLOAT32 = {"INFERENCE_PRECISION_HINT": "f32"}  # OpenVINO takes bfloat16 by itself where the processor has it
@@ -194,16 +197,14 @@ def test_feedforward_networks_agree(kind, tmp_path):
     torch.manual_seed(0)
     model = FEEDFORWARD[kind]()
     model.prepare(torch.randn(50, *model.shape))
-    (file,) = rc.export(model, "onnx", tmp_path).files
-    assert file.difference <= 1e-5
+    assert worst(rc.export(model, "onnx", tmp_path).files) <= 1e-5
 
 
 @pytest.mark.parametrize("composition", TREES)
 def test_trees_agree(composition, tmp_path):
     torch.manual_seed(0)
     model = rc.models.TreeClassifier(9, 5, 8, embedding_size=6, composition=composition)
-    (file,) = rc.export(model, "onnx", tmp_path).files
-    assert file.difference <= 1e-5
+    assert worst(rc.export(model, "onnx", tmp_path).files) <= 1e-5
 
 
 def test_unbalanced_trees_agree(tmp_path):

@@ -278,6 +278,8 @@ class _Plan:
         if kind in OPERATIONS:
             return lambda x, U, states, units, *arguments: apply(kind, *arguments)
         name = self.word(row.get("name"), f"node {k}")
+        if kind in ("drive", "product") and (name.startswith("_") or name == "operate"):
+            self.fail(f"node {k} is called {name!r}, which x and U have another use for")
         match kind:
             case "drive":
                 return lambda x, U, states, units: getattr(x, name)

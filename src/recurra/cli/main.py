@@ -23,6 +23,7 @@ from recurra.cli.explain import explain
 from recurra.cli.export import export
 from recurra.cli.flag import flag
 from recurra.cli.forecast import forecast
+from recurra.cli.lab import lab
 from recurra.cli.mimic import mimic
 from recurra.cli.predict import predict
 from recurra.cli.recipes import recipes
@@ -62,6 +63,7 @@ VERBS = (
     automaton,
     regions,
     export,
+    lab,
     runs,
     recipes,
 )

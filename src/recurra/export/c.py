@@ -36,7 +36,11 @@ class CExport(Result):
     int8_loss: float | None
 
     def __str__(self) -> str:
-        lines = [*map(str, self.files)]
+        return "\n".join([*map(str, self.files), *self.measured()])
+
+    def measured(self) -> list[str]:
+        """Sizes, agreement and what 8 bits cost, a line each."""
+        lines = []
         if self.sizes is not None:
             stack = f", {self.sizes.stack:,} of stack in a step" if self.sizes.stack >= 0 else ""
             lines.append(f"{self.sizes.code:,} bytes of code (-Os, this machine), {self.weights:,} of weights")
@@ -47,11 +51,13 @@ class CExport(Result):
             lines.append("no C compiler was found here: neither compiled nor compared with the model")
         else:
             found = self.agreement
-            lines.append(f"agrees with the model to {found.error:.1e} over {found.steps} steps of random inputs")
-            lines.append(f"(float32 itself is off by {found.plain:.1e} from float64)")
+            own = f"float32 itself is off by {found.plain:.1e} from float64"
+            lines.append(
+                f"agrees with the model to {found.error:.1e} over {found.steps} steps of random inputs ({own})"
+            )
         if self.int8_loss is not None:
             lines.append(f"int8 changes the outputs by {100 * self.int8_loss:.2g} % on random inputs")
-        return "\n".join(lines)
+        return lines
 
 
 def write_c(

@@ -16,7 +16,7 @@ from recurra.errors import EngineError, OptionError
 from recurra.export.agreement import ALLOWED, Trial, named_states, trials
 from recurra.export.exported import ExportedFile
 from recurra.export.network import Network, state_slots
-from recurra.runs.disk import replace_file
+from recurra.runs.disk import replace_file, to_json
 
 IR_VERSION = 8
 """Of the file format, as ONNX 1.12 wrote it: older runtimes read it too."""
@@ -44,7 +44,7 @@ def write_onnx(
             # LSTM is the one operator of its kind that has a form with weights in 8 bits
             written_out = _serialised(network, name, steps, facts, operators=("LSTM",))
             files.append(_quantised(written_out, folder, name, network, tried, steps))
-    return files
+    return [*files, write_facts(folder, facts)]
 
 
 def write_whole_onnx(model: nn.Module, folder: Path, facts: Mapping[str, Any]) -> list[ExportedFile]:
@@ -61,7 +61,14 @@ def write_whole_onnx(model: nn.Module, folder: Path, facts: Mapping[str, Any]) -
             difference = max(difference, off / max(1.0, float(expected.abs().max())))
     _refuse("predict", difference)
     replace_file(folder / "predict.onnx", content)
-    return [ExportedFile("predict.onnx", len(content), "scores of classes", difference)]
+    return [ExportedFile("predict.onnx", len(content), "scores of classes", difference), write_facts(folder, facts)]
+
+
+def write_facts(folder: Path, facts: Mapping[str, Any]) -> ExportedFile:
+    """The metadata once more, for runtimes that do not show what a file carries."""
+    content = to_json(dict(facts), "facts", pretty=True)
+    replace_file(folder / "model.json", content)
+    return ExportedFile("model.json", len(content), "inputs, states and vocabulary, as in each file's metadata")
 
 
 def _refuse(name: str, difference: float) -> None:

@@ -89,7 +89,7 @@ def _named(layer: Value) -> dict[str, Tensor]:
     direction = layer.direction
     assert direction is not None
     graph, H, first = direction.cell.graph, direction.hidden_size, layer.name
-    found = {}
+    found: dict[str, Tensor] = {}
     for k, name in enumerate(graph.drives):
         rows = slice(k * H, (k + 1) * H)
         found |= {f"{first}.W.{name}": direction.W[rows], f"{first}.b.{name}": direction.b[rows]}

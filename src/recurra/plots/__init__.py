@@ -7,6 +7,7 @@ from recurra.plots import (  # noqa: F401  each registers its painters
     automaton,
     basins,
     confusion,
+    curve,
     decision_tree,
     echo,
     field,
@@ -16,6 +17,7 @@ from recurra.plots import (  # noqa: F401  each registers its painters
     penalties,
     regions,
     spectrum,
+    through_time,
     units,
 )
 from recurra.plots.automaton import to_dot, to_mermaid, to_svg

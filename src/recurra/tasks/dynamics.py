@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,9 @@ from recurra.analysis.fixed_points import FixedPoints, find_fixed_points
 from recurra.analysis.gradients import GradientFlow, gradient_flow
 from recurra.analysis.jacobians import StepMap
 from recurra.analysis.portrait import Portrait, RestingPlaces, name_points, phase_portrait, resting_places
+from recurra.analysis.state_space import StateSpace
 from recurra.errors import OptionError, choose_from
+from recurra.lecture.robot import NetworkOperator, RobotWork, operate
 from recurra.tasks.capabilities import HasTriggers, Probe, Probes, ReadsTokens, Triggers, find, offers
 
 WARMUP = 40
@@ -86,6 +88,13 @@ def portrait(task: Any, model: Any, input: str | None = None, starts: int = 1024
     return phase_portrait(F, x, runs, input=called, starts=starts, period=period, machine=machine, name=name)
 
 
+def state_space(task: Any, model: Any) -> StateSpace:
+    """The state space, to be looked at again and again."""
+    F, runs, name = _visited(task, model, "state_space")
+    machine = machine_of(task, model)
+    return StateSpace(F, runs, lambda input: frozen_input(task, model, input)[1], name=name, machine=machine)
+
+
 def automaton(
     task: Any,
     model: Any,
@@ -134,3 +143,12 @@ def rest(task: Any, model: Any) -> RestingPlaces:
     F, runs, name = _visited(task, model, "attractors")
     called, x = frozen_input(task, model, None)
     return resting_places(F, x, runs, input=called, name=name)
+
+
+def robot(task: Any, model: Any, programs: Sequence[int]) -> RobotWork:
+    """The network operates the washing machine in closed loop."""
+    triggers = triggers_of(task, model)
+    if triggers is None:
+        raise OptionError("a robot operates the washing machine. Train the recipe washing-machine.")
+    F = StepMap(task.probe(model, 1).layer)
+    return operate(NetworkOperator(F, triggers.x, lambda h: model.output(h.to(model.output.weight.dtype))), programs)
