@@ -24,8 +24,10 @@ _started: list[subprocess.Popen[bytes]] = []
 
 def start(folder: LabFolder, recipe: str, assignments: list[str], name: str = "") -> str:
     """Train in a new run of the folder; its name. Settings are refused here as the command line would, before anything starts."""
+    _check_files(
+        folder, assignments
+    )  # first: a setting that names a file is checked by reading it, and code by running it
     override(find_recipe(recipe).settings, assignments)
-    _check_files(folder, assignments)
     name = name or _free_name(folder, recipe)
     if not NAME.fullmatch(name):
         raise OptionError(f"name {name[:80]!r}: a run is named with letters, digits, '.', '_' and '-', 80 at most.")
@@ -65,6 +67,12 @@ def log_of(folder: LabFolder, name: str) -> str:
         return file.read_bytes()[-TAIL:].decode(errors="replace")
     except OSError:
         return ""
+
+
+def wait() -> None:
+    """Until every training that this process started has ended."""
+    while _started:
+        _started.pop().wait()
 
 
 def _launch(folder: LabFolder, name: str, arguments: list[str]) -> None:

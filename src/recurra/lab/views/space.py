@@ -215,9 +215,7 @@ def _extract(run: Run) -> dict[str, Any]:
     return {"layout": layout, "numbers": numbers, "states": states, "names": drawn.state_names(), "summary": summary}
 
 
-class Pressed(BaseModel):
-    run: Text
-    step: int | None = Field(None, ge=0)
+class Pressed(Asked):
     triggers: list[Annotated[str, Field(max_length=20)]] = Field(default=[], max_length=400)
 
 
@@ -249,7 +247,7 @@ async def press(folder: Folder, asked: Pressed) -> Response:
             "internal": list(INTERNAL),
             "valid": machine.valid,
             "states": list(NAMES),
-            "path": _places(space, [], states[-30:]),
+            "path": _places(space, asked.units, states[-30:]),
         }
 
     return as_json(await folder.compute(asked.run, work))
