@@ -3,4 +3,5 @@
 export const VIEWS = [
   { name: "runs", title: "Runs", of: "folder", load: () => import("./views/runs.js") },
   { name: "time", title: "Through time", of: "run", load: () => import("./views/time.js") },
+  { name: "generate", title: "Generate", of: "run", load: () => import("./views/generate.js") },
 ];
