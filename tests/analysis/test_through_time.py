@@ -35,7 +35,7 @@ def test_values_are_those_of_the_record() -> None:
     record = layer(x[:1], record=True).record
     assert set(found.values) == {f"{k}{r}.{name}" for k in (0, 1) for r in ("", "r") for name in ("h", "z", "r", "n")}
     assert torch.equal(found.of("1r.z"), record[1][1]["z"][0])
-    with pytest.raises(OptionError, match="0.c"):
+    with pytest.raises(OptionError, match=r"0\.c"):
         found.of("0.c")
 
 

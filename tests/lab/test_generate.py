@@ -21,9 +21,9 @@ def test_a_sample_is_streamed(visit: Visit, runs: Path) -> None:
 
     page.get_by_label("Tokens").fill("5000")
     page.get_by_role("button", name="Write").click()
-    page.wait_for_function("document.querySelector('pre.sample').textContent.length > 200")  # before the end
+    page.wait_for_function("() => document.querySelector('pre.sample').textContent.length > 200")  # before the end
     page.get_by_role("button", name="Stop").click()
-    page.wait_for_function("/^\\d+ tokens/.test(document.querySelector('[role=status]').textContent)")
+    page.wait_for_function("() => /^\\d+ tokens/.test(document.querySelector('[role=status]').textContent)")
     count = int(page.locator("[role=status]").first.inner_text().split()[0])
     assert 0 < count < 5000
     visit.check_all_looks()
@@ -38,7 +38,7 @@ def test_what_cannot_be_read_is_one_line(visit: Visit) -> None:
 
 def test_a_beam_is_a_tree_with_attention_beside_it(visit: Visit, runs: Path) -> None:
     page = visit.open("#/generate?run=dates")
-    page.get_by_label("Text").fill("4 May 2013")
+    page.get_by_label("Text", exact=True).fill("4 May 2013")
     page.get_by_label("Width of the beam").fill("3")
     page.get_by_role("button", name="Translate").click()
     run = rc.open(runs / "dates")

@@ -1,6 +1,8 @@
 """Runs: listed, compared, started, watched, stopped and resumed."""
 
+import os
 import shutil
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -8,13 +10,14 @@ from typing import Any
 import pytest
 
 import recurra as rc
+from recurra.runs.lock import holder
 
 from .browser import Visit
 
 
 def test_runs_are_listed_sorted_filtered_and_compared(visit: Visit) -> None:
     page = visit.open("#/runs?run=text&run=text-lstm")
-    row = page.get_by_role("row").filter(has_text="text-lstm").first
+    row = page.locator("table.runs tbody tr").filter(has_text="text-lstm")
     assert "finished" in row.inner_text()
     assert page.locator(".curves canvas").count() == 1
     differing = page.get_by_role("region", name="Settings that differ")
@@ -69,7 +72,8 @@ def test_a_run_is_started_watched_stopped_and_resumed(visit: Visit, runs: Path) 
         page.get_by_label("Recipe").select_option("tomita")
         page.get_by_label("Name of the run").fill("mine")
         steps = page.get_by_label("training.steps")
-        steps.fill("0")
+        visit.is_refused = True
+        steps.fill("-3")
         page.get_by_role("button", name="Train").click()
         assert "training.steps must" in page.get_by_role("alert").inner_text()  # refused before anything starts
         assert not (runs / "mine").exists()
@@ -94,6 +98,9 @@ def test_a_run_is_started_watched_stopped_and_resumed(visit: Visit, runs: Path) 
         row.get_by_role("button", name="Stop mine").click()
         row.get_by_text("stopped").wait_for(timeout=30_000)
     finally:
+        pid = holder(runs / "mine")
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
         shutil.rmtree(runs / "mine", ignore_errors=True)
 
 

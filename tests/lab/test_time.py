@@ -37,11 +37,10 @@ def test_a_text_is_typed_and_a_unit_looked_at(visit: Visit, runs: Path) -> None:
     shown = page.locator(".one-line").inner_text()
     assert float(shown.rpartition(" ")[2]) == float(f"{float(found.of('0.z')[10, 3]):.4g}")
     lost = rc.open(runs / "text").ablate("0.z.3", TEXT)
-    assert (
-        f"{lost.rise:.1e}"[:3]
-        in f"{float(re.search(r'([-+][\d.e-]+) nats', page.locator('main').inner_text())[1]):.1e}"
-    )
-    assert page.locator(".contexts li").count() == 10
+    told = re.search(r"([-+][\d.e-]+) nats", page.locator("main").inner_text())
+    assert told
+    assert abs(float(told[1]) - lost.rise) <= 0.01 * abs(lost.rise)
+    assert page.locator(".contexts.high li").count() >= 2
 
     page.get_by_role("button", name="What does it follow?").click()
     page.get_by_role("region", name="Correlation on held-out text").wait_for(timeout=30_000)
@@ -81,7 +80,7 @@ def test_two_runs_side_by_side_follow_each_other(visit: Visit) -> None:
     page.get_by_role("heading", name="Step 7: what comes next").nth(1).wait_for()
     visit.check_width(1400)
     page.get_by_label("Compare with").select_option("")
-    page.wait_for_function("document.querySelectorAll('section.panel').length === 1")
+    page.wait_for_function("() => document.querySelectorAll('section.panel').length === 1")
 
 
 def test_a_network_without_text_is_shown_over_typical_input(visit: Visit) -> None:
@@ -101,6 +100,6 @@ def test_a_network_without_text_is_shown_over_typical_input(visit: Visit) -> Non
 
 
 def test_what_a_run_cannot_is_one_line(visit: Visit) -> None:
+    visit.is_refused = True
     page = visit.open("#/time?run=dates")
     page.get_by_role("alert").get_by_text("recurrent layers").wait_for()
-    visit.said.clear()  # the browser itself notes that a request was answered with 400

@@ -85,7 +85,7 @@ def test_numbers_that_json_lacks(tmp_path: Path) -> None:
 def test_a_metric_that_is_not_there(tmp_path: Path) -> None:
     log = Log(tmp_path / "metrics.jsonl")
     write(log.file, steps(1, 2))
-    with pytest.raises(OptionError, match="'los' does not exist.*loss"):
+    with pytest.raises(OptionError, match=r"'los' does not exist.*loss"):
         log.curve("los")
 
 
