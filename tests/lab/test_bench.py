@@ -10,7 +10,6 @@ import httpx
 import pytest
 
 import recurra as rc
-from recurra.lab import processes
 
 from .browser import Visit
 from .waiting import PLANE, chooser, wait_for, wait_for_change
@@ -47,7 +46,6 @@ def test_a_cell_is_typed_mended_and_trained(visit: Visit, runs: Path) -> None:
     seen.add(int(re.findall(r"step (\d+)", steps.inner_text())[0]))
     assert 40 in seen
     name = steps.inner_text().split(":")[0]
-    processes.wait()
     run = rc.open(runs / name)
     assert run.task.settings.model.cell.endswith(".json")
     assert "keep * h" in str(rc.find_cell(run.task.settings.model.cell).graph)

@@ -6,7 +6,9 @@ import torch
 import recurra as rc
 
 
-@pytest.mark.parametrize("name", ["elman", "jordan", "lstm_norm", "skip", "clockwork", "lru", "mingru", "antisymmetric"])
+@pytest.mark.parametrize(
+    "name", ["elman", "jordan", "lstm_norm", "skip", "clockwork", "lru", "mingru", "antisymmetric"]
+)
 def test_a_cell_has_a_portrait(name):
     for units in (1, 2):
         net = rc.lecture.SmallNetwork(rc.CATALOGUE[name], units)

@@ -23,6 +23,7 @@ import torch
 from recurra.analysis.automata.attractors import Automaton
 from recurra.analysis.automata.extraction import Extraction
 from recurra.analysis.automata.weighted import WeightedExtraction
+from recurra.analysis.beam import BeamTree
 from recurra.analysis.fields import Basins
 from recurra.analysis.fixed_points import FixedPoints
 from recurra.analysis.gradients import GradientFlow, Spectra, recurrent_spectra
@@ -263,6 +264,10 @@ class Run:
         """
         task = self._can(can.Translates, "translate")
         return task.translate(self._trained_model, texts, generator=_generator(seed), **options)
+
+    def beam(self, text: str, width: int = 4, length_power: float = 1.0) -> BeamTree:
+        """What a beam search for the translation of a text held at each step, as a tree."""
+        return self._can(can.SearchesBeam, "beam").beam(self._trained_model, text, width, length_power)
 
     def forecast(self, steps: int = 100, data: Any = None) -> Forecast:
         """How the run's series goes on, or that of other data, run free."""
