@@ -14,13 +14,15 @@ import torch
 from torch import Tensor
 
 from recurra.analysis.automata.attractors import Automaton
+from recurra.analysis.automata.finite import Machine
+from recurra.analysis.automata.weighted import Weighted
 from recurra.analysis.fields import Basins, Plane, VectorField, basins, frame, vector_field
 from recurra.analysis.fixed_points import FixedPoints, find_fixed_points
 from recurra.analysis.jacobians import StepMap
 from recurra.analysis.portrait import Naming, name_points
 from recurra.errors import OptionError
 from recurra.results import Result
-from recurra.types import Float
+from recurra.types import Float, Int
 
 STARTS, ITERATIONS, MOST_SEARCHED = 192, 100, 400
 """Starts and iterations of a search, and the numbers of state up to which one is made: each start takes their cube."""
@@ -74,6 +76,22 @@ class Drop(Result):
 
     def arrays(self) -> dict[str, Tensor]:
         return {"states": self.states}
+
+
+@dataclass(frozen=True, eq=False)
+class LocatedAutomaton(Result):
+    """An automaton, and where in the state space its states are.
+
+    - `states`: states of the network. `numbers`: of each, the state of the automaton that it belongs to. `about`: how true it is.
+    """
+
+    machine: Machine | Weighted
+    states: Float[Tensor, "N S"]
+    numbers: Int[Tensor, " N"]
+    about: str
+
+    def __str__(self) -> str:
+        return f"{self.machine.size} states; {self.about}"
 
 
 class StateSpace:

@@ -30,7 +30,7 @@ from recurra.analysis.gradients import GradientFlow, Spectra, recurrent_spectra
 from recurra.analysis.jacobians import StepMap
 from recurra.analysis.neurons import read_unit
 from recurra.analysis.portrait import Portrait, RestingPlaces
-from recurra.analysis.state_space import StateSpace
+from recurra.analysis.state_space import LocatedAutomaton, StateSpace
 from recurra.analysis.through_time import AblatedText, ThroughTime, ablate_text, watch, watch_reading
 from recurra.analysis.trace_table import TraceTable, trace_table
 from recurra.analysis.unit_study import UnitStudy
@@ -348,6 +348,10 @@ class Run:
     def automaton(self, method: str | None = None, **options: Any) -> Extraction | WeightedExtraction:
         """The finite automaton in a network that reads tokens; options `states`, `most`, `strings`, `scored`."""
         return dynamics.automaton(self.task, self._analysed, method, **options)
+
+    def located_automaton(self) -> LocatedAutomaton:
+        """A quick automaton with the states of the network that belong to each of its own, for a picture of both."""
+        return dynamics.located_automaton(self.task, self._analysed)
 
     def linked_attractors(self, machine: Any) -> dict[str, list[int]]:
         """By state of an extracted automaton, the attractors that the same triggers lead to."""
