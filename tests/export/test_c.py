@@ -11,11 +11,13 @@ import pytest
 import torch
 
 import recurra as rc
+from recurra.cells.operations import OPERATIONS
 from recurra.errors import EngineError, OptionError
 from recurra.export import c as c_files
 from recurra.export import c_library
 from recurra.export.c import write_c
 from recurra.export.c_check import Agreement, compare
+from recurra.export.c_language import MATH, C, functions, with_functions
 from recurra.export.c_library import CLibrary, compile_c, find_c_compiler, measure
 from recurra.export.c_source import Source
 from recurra.export.network import Network, describe
@@ -185,6 +187,13 @@ def test_nothing_is_asked_of_libraries(cells, tmp_path):
     assert "math.h" in cells[1]["toolbox", False][0].source
 
 
+def test_every_operation_has_a_form():
+    assert OPERATIONS.keys() <= C.forms.keys()
+    called = set(re.findall(r"\b(\w+)\(", " ".join(C.forms.values())))
+    assert called <= functions().keys() | MATH.keys()
+    assert set(MATH.values()) <= functions().keys()
+
+
 FUNCTIONS = {
     "real_exp": (np.exp, np.linspace(-87, 88.5, 20001)),
     "real_sigmoid": (lambda x: 1 / (1 + np.exp(-x)), np.linspace(-80, 80, 20001)),
@@ -204,8 +213,6 @@ FUNCTIONS = {
 
 @pytest.fixture(scope="module")
 def mathematics(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    from recurra.export.c_language import with_functions
-
     folder = tmp_path_factory.mktemp("mathematics")
     wraps = [f"float of_{name}(float x);\nfloat of_{name}(float x) {{ return {name}(x); }}" for name in FUNCTIONS]
     for name in ("real_power", "real_fmod"):
