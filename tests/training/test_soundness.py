@@ -166,7 +166,7 @@ def test_what_does_not_fit_into_memory_is_a_sentence() -> None:
 
 
 def test_a_model_that_does_not_fit_into_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["train", "tomita", "model.hidden_size=3000000000", "--out", str(tmp_path / "run")]
+    command = ["train", "tomita", "model.hidden_size=9000000", "--out", str(tmp_path / "run")]
     assert recurra(command) == 2
     assert "does not fit into memory" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
