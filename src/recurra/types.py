@@ -70,7 +70,7 @@ class Trace:
 
 Value = TypeVar("Value")
 
-MOST, DEEPEST = 10_000_000, 1000
+MOST, DEEPEST = 10_000_000, 100
 """Of settings: how large a size, or how many of something, may be; and how many layers."""
 
 

@@ -13,6 +13,7 @@ import recurra as rc
 from recurra.cli.main import run as recurra
 from recurra.errors import DataError, OptionError, RunError
 from recurra.runs.checkpoint import Checkpoint
+from recurra.training.clipping import clip_gradients
 from recurra.training.soundness import PATIENCE, RATIO, LossWatch, check_weights, enough_memory
 
 TEXT: dict[str, Any] = {"data": ["abcab bca " * 100], "cell": "elman", "hidden_size": 8, "batch_size": 4}
@@ -170,3 +171,15 @@ def test_a_model_that_does_not_fit_into_memory(tmp_path: Path, capsys: pytest.Ca
     assert recurra(command) == 2
     assert "does not fit into memory" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_bounds_beyond_the_type_of_gradients_change_nothing() -> None:
+    parameter = torch.nn.Parameter(torch.ones(3))
+    parameter.grad = torch.full((3,), 5.0)
+    clip_gradients([parameter], None, 1e300)
+    assert parameter.grad.tolist() == [5.0] * 3
+
+
+def test_more_layers_than_anyone_stacks_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"model\.layers must be at most 100"):
+        rc.train("tomita", layers=1000, out=tmp_path / "run")
