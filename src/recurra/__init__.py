@@ -47,7 +47,7 @@ from recurra.types import State, Trace
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from recurra import analysis, data, lecture, metrics, models, plots, training
+    from recurra import analysis, data, lecture, metrics, models, plots, serve, training
     from recurra.analysis import (
         extract_automaton,
         find_fixed_points,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from recurra.tasks.run import Run
     from recurra.tasks.train import open, runs, train
 
-_ROOMS = ("analysis", "data", "lecture", "metrics", "models", "plots", "runs", "training")
+_ROOMS = ("analysis", "data", "lecture", "metrics", "models", "plots", "runs", "serve", "training")
 _LATER = {
     **dict.fromkeys(("extract_automaton", "find_fixed_points", "find_units"), "analysis"),
     **dict.fromkeys(("gradient_flow", "lyapunov", "vector_field"), "analysis"),
@@ -137,6 +137,7 @@ __all__ = [
     "recurrent_dropout",
     "relu",
     "runs",
+    "serve",
     "sigmoid",
     "sign",
     "silu",

@@ -28,6 +28,7 @@ from recurra.cli.regions import regions
 from recurra.cli.runs import runs
 from recurra.cli.sample import sample
 from recurra.cli.score import score
+from recurra.cli.serve import serve
 from recurra.cli.train import train
 from recurra.cli.translate import translate
 from recurra.cli.units import units
@@ -59,6 +60,7 @@ VERBS = (
     units,
     automaton,
     regions,
+    serve,
     runs,
     recipes,
 )
