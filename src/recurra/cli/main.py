@@ -14,6 +14,7 @@ from recurra.cli.bench_cells import cells as bench_cells
 from recurra.cli.bench_depth import depth
 from recurra.cli.bench_language import language
 from recurra.cli.bench_mimic import mimic as bench_mimic
+from recurra.cli.bench_serve import serve as bench_serve
 from recurra.cli.bench_training import training
 from recurra.cli.cells import cells
 from recurra.cli.check import check
@@ -71,6 +72,7 @@ bench.command()(training)
 bench.command()(language)
 bench.command()(depth)
 bench.command()(bench_mimic)
+bench.command()(bench_serve)
 app.add_typer(bench, name="bench")
 
 

@@ -25,7 +25,7 @@ def serve(
     max_sessions: Annotated[int, typer.Option(help="Beyond, the one not used for longest is forgotten.")] = 10_000,
     ttl: Annotated[float, typer.Option(help="Seconds until an unused session is forgotten.")] = 3600.0,
     save_every: Annotated[float, typer.Option(help="Seconds between two savings of sessions.")] = 5.0,
-    max_batch: Annotated[int, typer.Option(help="Sessions in one call of the engine, at most.")] = 64,
+    max_batch: Annotated[int, typer.Option(help="Sessions in one call of the engine, at most.")] = 256,
     max_wait: Annotated[float, typer.Option(help="Seconds that a step waits for others.")] = 0.001,
     max_steps: Annotated[int, typer.Option(help="Inputs of one request.")] = 4096,
     max_body: Annotated[int, typer.Option(help="Bytes of one request.")] = 1 << 20,

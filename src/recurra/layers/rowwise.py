@@ -8,6 +8,7 @@ rows are its steps.
 from __future__ import annotations
 
 import copy
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -82,7 +83,7 @@ def _replaced(module: nn.Module) -> nn.Module:
         return Rowwise(module)
     parts = list(module.children())
     if type(module) is nn.Sequential and [type(part) for part in parts] == [nn.Linear, nn.Tanh]:
-        return Rowwise(parts[0], squashed)
+        return Rowwise(cast(nn.Linear, parts[0]), squashed)
     for name, part in list(module.named_children()):
         setattr(module, name, _replaced(part))
     return module

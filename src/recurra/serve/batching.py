@@ -154,10 +154,10 @@ class Batcher:
         found: list[list[dict[str, Any]]] = [[] for _ in jobs]
         for top in {job.top for job in jobs}:
             own = [k for k, job in enumerate(jobs) if job.top == top]
-            rows = [predicted[k] if jobs[k].each else predicted[k][-1:] for k in own]
+            rows = [predicted[k] if jobs[k].each or predicted[k].shape[0] == 1 else predicted[k][-1:] for k in own]
             answers = iter(self.streamer.streaming.answer(torch.cat(rows), top))
             for k, part in zip(own, rows, strict=True):
-                found[k] = [next(answers) for _ in range(len(part))]
+                found[k] = [next(answers) for _ in range(part.shape[0])]
         return found
 
 

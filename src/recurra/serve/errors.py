@@ -35,13 +35,15 @@ class ApiError(Exception):
         return {"error": {"code": CODES.get(self.status, "error"), "message": self.message}}
 
 
+_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+
+
 def to_bytes(value: Any) -> bytes:
     """JSON in ASCII: what a client sent and is told back may hold characters that UTF-8 has no bytes for. NaN becomes null."""
     try:
-        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+        return _encode(value).encode("ascii")
     except ValueError:
-        text = json.dumps(to_plain(value), allow_nan=False, separators=(",", ":"))
-    return text.encode("ascii")
+        return _encode(to_plain(value)).encode("ascii")
 
 
 def _refuse_constant(name: str) -> Any:

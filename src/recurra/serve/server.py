@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -95,10 +96,8 @@ class Server:
         self._server = Uvicorn(_config(self._gate()))
         if announce is not None:
             _when_ready(self._server, lambda: announce(self.about()))
-        try:
+        with suppress(KeyboardInterrupt):  # uvicorn has ended in good order, and tells of the signal
             self._server.run(sockets=[self._socket])
-        except KeyboardInterrupt:  # uvicorn has ended in good order, and tells of the signal
-            pass
         if not self._server.started:
             raise OptionError("the server could not start; the lines above say why.")
 
@@ -110,7 +109,6 @@ class Server:
         return Gate(lambda: service)
 
     def _run_workers(self, announce: Callable[[dict[str, Any]], None] | None) -> None:
-        from uvicorn import Server as Uvicorn
         from uvicorn.supervisors import Multiprocess
 
         from recurra.serve.service import Service
@@ -122,7 +120,7 @@ class Server:
         )
         if announce is not None:
             announce(self.about())
-        Multiprocess(config, target=Uvicorn(config).run, sockets=[self._socket]).run()
+        Multiprocess(config, sockets=[self._socket]).run()
 
     def start(self) -> None:
         """Serve in a thread; back when requests are taken."""

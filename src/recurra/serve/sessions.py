@@ -13,7 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Protocol
 
@@ -44,7 +44,8 @@ class Session:
 
     def after(self, state: Tensor, steps: int) -> Session:
         """The session after so many steps more."""
-        return replace(self, state=state, steps=self.steps + steps, used=time.time(), version=self.version + 1)
+        now, version = time.time(), self.version + 1
+        return Session(self.id, self.model, self.weights, state, self.steps + steps, self.created, now, version)
 
 
 class Store(Protocol):

@@ -25,7 +25,7 @@ class ServeSettings:
     max_sessions: int = setting(10_000, "beyond so many the one that was not used for longest is forgotten", low=1)
     ttl: float = setting(3600.0, "seconds until a session that is not used is forgotten", above=0)
     save_every: float = setting(5.0, "seconds between two savings of sessions that have changed", above=0)
-    max_batch: int = setting(64, "sessions whose steps are computed in one call, at most", low=1, high=4096)
+    max_batch: int = setting(256, "sessions whose steps are computed in one call, at most", low=1, high=4096)
     max_wait: float = setting(0.001, "seconds that a step waits for others to be computed with", low=0, high=1)
     max_steps: int = setting(4096, "inputs of one request", low=1)
     max_body: int = setting(1 << 20, "bytes of one request", low=1024)
@@ -45,7 +45,7 @@ class ServeSettings:
                 low, above, high = bounds["low"], bounds["above"], bounds["high"]
                 if (low is not None and value < low) or (above is not None and value <= above):
                     raise OptionError(
-                        f"{each.name} must be {'at least' if above is None else 'above'} {low if above is None else above}; got {value}."
+                        f"{each.name} must be {f'at least {low}' if above is None else f'above {above}'}; got {value}."
                     )
                 if high is not None and value > high:
                     raise OptionError(f"{each.name} must be at most {high}; got {value}.")

@@ -168,7 +168,7 @@ class RedisStore:
     def load(self, ids: Sequence[str]) -> list[Session | None]:
         pipe = self._base.pipeline(transaction=False)
         for id in ids:
-            pipe.hmget(self.PREFIX + id, COLUMNS)
+            pipe.hmget(self.PREFIX + id, list(COLUMNS))
         return [None if row[0] is None else self._session(row) for row in pipe.execute()]
 
     def _session(self, row: Sequence[bytes]) -> Session:

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite, prod
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from recurra.errors import DataError, OptionError
+from recurra.layers.recurrent import Recurrent
 from recurra.layers.rowwise import by_rows, runs_by_rows
 from recurra.models.heads import Bernoulli, Chain, Head
 from recurra.models.sequence import SequenceModel
@@ -55,8 +57,8 @@ class Streamer:
         self.streaming = streaming
         model = streaming.model.eval()
         self.exact = runs_by_rows(model.recurrent)
-        self.model: Any = by_rows(model) if self.exact else model
-        layers = self.model.recurrent
+        self.model = cast(SequenceModel, by_rows(model) if self.exact else model)
+        layers: Recurrent = self.model.recurrent
         states = layers.cell.graph.states
         self.shapes = {
             f"{k}.{state.name}": (layers.hidden_size,) if state.depth == 1 else (state.depth, layers.hidden_size)
@@ -77,19 +79,18 @@ class Streamer:
         """What each stream predicts after each of its inputs, and its state after the last. Streams may be of any lengths."""
         predictions: list[Any] = [None] * len(states)
         after: list[Any] = [None] * len(states)
-        for group in _groups([len(each) for each in inputs]):
-            lengths = torch.tensor([len(inputs[k]) for k in group])
-            longest = int(lengths.max())
-            x = inputs[group[0]].new_zeros(len(group), longest, *inputs[group[0]].shape[1:])
-            for row, k in enumerate(group):
-                x[row, : len(inputs[k])] = inputs[k]
-            equal = bool((lengths == longest).all())
+        sizes = [each.shape[0] for each in inputs]
+        for group in _groups(sizes):
+            longest, equal = sizes[group[-1]], sizes[group[0]] == sizes[group[-1]]
+            if equal:
+                x, lengths = torch.stack([inputs[k] for k in group]), None
+            else:
+                x, lengths = pad_sequence([inputs[k] for k in group], True), torch.tensor([sizes[k] for k in group])
             state = self._nested(torch.stack([states[k] for k in group]))
-            predicted, final = self.model(x, state, None if equal else lengths)
-            flat = self._flat(final)
-            for row, k in enumerate(group):
-                predictions[k] = predicted[row, : len(inputs[k])]
-                after[k] = flat[row].clone()  # a view would keep the states of the whole call
+            predicted, final = self.model(x, state, lengths)
+            for k, row, last in zip(group, predicted.unbind(), self._flat(final).unbind(), strict=True):
+                predictions[k] = row if sizes[k] == longest else row[: sizes[k]]
+                after[k] = last.clone()  # a view would keep the states of the whole call
         return predictions, after
 
     def named(self, state: Float[Tensor, " S"]) -> dict[str, Any]:
