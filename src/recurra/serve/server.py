@@ -45,13 +45,17 @@ def serve(
     for run in opened:
         if not run.is_trained:
             raise RunError(f"{run.path} has no checkpoint yet. Train it before you serve it.")
+    if background and settings.workers > 1:
+        raise OptionError("several workers are processes of their own: use workers=1 in the background.")
     server = Server(opened, settings, device)
-    if background:
-        if settings.workers > 1:
-            raise OptionError("several workers are processes of their own: use workers=1 in the background.")
-        server.start()
-        return server
-    server.run(announce)
+    try:
+        if background:
+            server.start()
+            return server
+        server.run(announce)
+    except BaseException:
+        server.close()
+        raise
     return None
 
 
@@ -140,6 +144,10 @@ class Server:
             self._server.should_exit = True
         if self._thread is not None:
             self._thread.join()
+
+    def close(self) -> None:
+        """Leave the address."""
+        self._socket.close()
 
     def __enter__(self) -> Server:
         return self

@@ -62,6 +62,8 @@ class SQLiteStore:
             )
             self._base.execute("CREATE INDEX IF NOT EXISTS by_use ON sessions (used)")
         except (OSError, sqlite3.Error) as error:
+            if hasattr(self, "_base"):
+                self._base.close()
             if "locked" in str(error):
                 raise OptionError(
                     f"store {path} is in use by another server. Give each its own with --store, or one server more --workers."

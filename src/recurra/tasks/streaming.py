@@ -6,6 +6,7 @@ streams of one model side by side; what one of them gets does not depend on the 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite, prod
@@ -55,6 +56,7 @@ class Streamer:
 
     def __init__(self, streaming: Streaming):
         self.streaming = streaming
+        self._turn = threading.Lock()  # linear maps by rows have buffers of their own
         model = streaming.model.eval()
         self.exact = runs_by_rows(model.recurrent)
         self.model = cast(SequenceModel, by_rows(model) if self.exact else model)
@@ -77,6 +79,10 @@ class Streamer:
         self, states: Sequence[Float[Tensor, " S"]], inputs: Sequence[Tensor]
     ) -> tuple[list[Float[Tensor, "T V"]], list[Float[Tensor, " S"]]]:
         """What each stream predicts after each of its inputs, and its state after the last. Streams may be of any lengths."""
+        with self._turn:
+            return self._run(states, inputs)
+
+    def _run(self, states: Sequence[Tensor], inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         predictions: list[Any] = [None] * len(states)
         after: list[Any] = [None] * len(states)
         sizes = [each.shape[0] for each in inputs]
