@@ -56,7 +56,13 @@ class Serving(Result):
 
     def table(self) -> Table:
         rows = [
-            [name, f"{each.rate.median:,.0f}", f"{each.p50.median:.1f}", f"{each.p99.median:.1f}", f"{self.ratio(name):.1f}"]
+            [
+                name,
+                f"{each.rate.median:,.0f}",
+                f"{each.p50.median:.1f}",
+                f"{each.p99.median:.1f}",
+                f"{self.ratio(name):.1f}",
+            ]
             for name, each in self.ways.items()
         ]
         bits = "equal to the offline stream bit for bit" if self.exact else "NOT EQUAL to the offline stream"
@@ -111,7 +117,10 @@ def bench_serve(
         path = Path(folder) / "text"
         sizes = {"hidden_size": hidden_size, "embedding_size": hidden_size, "batch_size": 4}
         run = train("text", [TEXT * 40] * 3, out=path, progress="none", steps=2, **sizes)
-        with recurra_server(path, "--store", str(Path(folder) / "sessions.sqlite")) as ours, plain_server(path) as plain:
+        with (
+            recurra_server(path, "--store", str(Path(folder) / "sessions.sqlite")) as ours,
+            plain_server(path) as plain,
+        ):
             exact = _agree(run, ours, plain)
             found: dict[str, list[Any]] = {}
             for number in range(rounds):
@@ -140,7 +149,9 @@ def _agree(run: Run, ours: str, plain: str) -> bool:
     return exact
 
 
-def _ways(ours: str, plain: str, sessions: int, vocabulary: int) -> dict[str, Callable[[float], tuple[float, float, float]]]:
+def _ways(
+    ours: str, plain: str, sessions: int, vocabulary: int
+) -> dict[str, Callable[[float], tuple[float, float, float]]]:
     def single(url: str, path: str, steps: int, seconds: float) -> tuple[float, float, float]:
         ids = [post(url, "/v1/sessions", {})["id"] for _ in range(sessions)]
 
@@ -160,7 +171,9 @@ def _ways(ours: str, plain: str, sessions: int, vocabulary: int) -> dict[str, Ca
 
         def sender(group: Sequence[str]) -> Callable[[int], bytes]:
             bodies = [
-                request(url, "/v1/steps", json.dumps({"steps": [{"session": id, "inputs": [n]} for id in group]}).encode())
+                request(
+                    url, "/v1/steps", json.dumps({"steps": [{"session": id, "inputs": [n]} for id in group]}).encode()
+                )
                 for n in range(min(16, vocabulary))
             ]
             return lambda n: bodies[n % len(bodies)]

@@ -75,7 +75,9 @@ def test_a_step_is_written_on_the_state_that_it_began_from(store: Store) -> None
     mine, theirs = one.after(one.state + 1, 1), one.after(one.state + 2, 3)
     assert store.save([mine], compare=True) == [True]
     assert store.save([theirs], compare=True) == [False]
-    assert store.save([session().after(one.state, 1)], compare=True) == [False]  # one that was deleted does not come back
+    assert store.save([session().after(one.state, 1)], compare=True) == [
+        False
+    ]  # one that was deleted does not come back
     (kept,) = store.load([one.id])
     assert kept is not None
     assert (kept.steps, kept.version) == (6, 1)
@@ -103,7 +105,9 @@ def test_a_server_on_redis(text_run: rc.Run, redis_url: str) -> None:
                 assert step((first, second)[k % 2], id, inputs)["prediction"] == stream.step(inputs)
 
 
-@pytest.mark.parametrize("where", ["redis://127.0.0.1:1/0", "redis://127.0.0.1:nowhere", "ftp://x", "/proc/none/x.sqlite"])
+@pytest.mark.parametrize(
+    "where", ["redis://127.0.0.1:1/0", "redis://127.0.0.1:nowhere", "ftp://x", "/proc/none/x.sqlite"]
+)
 def test_a_store_that_cannot_be_had_is_one_line(where: str) -> None:
     with pytest.raises(rc.OptionError, match="store"):
         open_store(where, shared=True)

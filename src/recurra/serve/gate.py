@@ -110,11 +110,10 @@ class Gate:
         if kind != b"application/json":  # a form on a stranger's page cannot send this type
             raise ApiError(415, "send JSON, with `Content-Type: application/json`.")
         self._limits.check_size(headers)
-        message = await self._receive(receive)
-        body: bytes = message.get("body", b"")
-        while message.get("more_body", False):
+        body, more = b"", True
+        while more:
             message = await self._receive(receive)
-            body += message.get("body", b"")
+            body, more = body + message.get("body", b""), message.get("more_body", False)
             if len(body) > self._limits.max_body:
                 raise self._limits.too_large()
         return body

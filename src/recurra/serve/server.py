@@ -23,6 +23,8 @@ log = logging.getLogger("recurra.serve")
 RunLike = Run | str | os.PathLike[str]
 GRACE = 10
 """Seconds that requests have to end when the server is stopped."""
+BACKLOG = 2048
+"""Connections that wait to be accepted."""
 
 
 def serve(
@@ -122,6 +124,7 @@ class Server:
         config = _config(
             partial(make_worker, paths, self.settings, self._device), factory=True, workers=self.settings.workers
         )
+        self._socket.listen(BACKLOG)  # who connects now waits for the first worker, and is not refused
         if announce is not None:
             announce(self.about())
         Multiprocess(config, sockets=[self._socket]).run()
@@ -178,7 +181,7 @@ def _config(app: Any, **options: Any) -> Any:
         ws="none",
         timeout_keep_alive=75,
         timeout_graceful_shutdown=GRACE,
-        backlog=2048,
+        backlog=BACKLOG,
         **options,
     )
 
