@@ -73,14 +73,15 @@ class _Connection(asyncio.Protocol):
 
 async def _drive(url: str, senders: Sequence[Callable[[int], bytes]], seconds: float) -> Load:
     loop, where = asyncio.get_running_loop(), urlsplit(url)
+    host, port = str(where.hostname), int(where.port or 80)
     began = time.perf_counter()
     taken: list[float] = []
     failures: list[bytes] = []
     made = [
         await loop.create_connection(
             lambda send=send: _Connection(send, began + seconds, taken, failures),  # type: ignore[misc]
-            where.hostname,
-            where.port,
+            host,
+            port,
         )
         for send in senders
     ]

@@ -25,7 +25,8 @@ class Asked(BaseModel):
 def make_app(path: str) -> FastAPI:
     """Sessions in a dictionary; a step reads one or more tokens and answers the five most probable ones."""
     run = open_run(path)
-    model, names = run.model, run.task.token_names
+    task: Any = run.task
+    model, names = run.model, task.token_names
     lstm = model.recurrent.to_torch().eval()
     sessions: dict[str, Any] = {}
     app = FastAPI()
@@ -40,7 +41,7 @@ def make_app(path: str) -> FastAPI:
     async def create() -> dict[str, str]:
         id = secrets.token_urlsafe(24)
         sessions[id] = None
-        advance(id, run.task.opening([]))
+        advance(id, task.opening([]))
         return {"id": id}
 
     @app.post("/v1/sessions/{id}/step")

@@ -1,4 +1,4 @@
-"""Session steps a second over HTTP, beside a plain handler around `nn.LSTM`: servers in processes of their own, the client in this one.
+"""Session steps a second over HTTP, beside a plain handler around `nn.LSTM`: each server is a process, this one is the client.
 
 Each way is measured in turn, round by round, after its answers were compared with the stream that is read without a server.
 """
@@ -115,7 +115,7 @@ def bench_serve(
     """Measure `recurra serve` and the plain handler in turn."""
     with tempfile.TemporaryDirectory(prefix="recurra-") as folder:
         path = Path(folder) / "text"
-        sizes = {"hidden_size": hidden_size, "embedding_size": hidden_size, "batch_size": 4}
+        sizes: dict[str, Any] = {"hidden_size": hidden_size, "embedding_size": hidden_size, "batch_size": 4}
         run = train("text", [TEXT * 40] * 3, out=path, progress="none", steps=2, **sizes)
         with (
             recurra_server(path, "--store", str(Path(folder) / "sessions.sqlite")) as ours,

@@ -86,7 +86,7 @@ def test_a_server_that_is_stopped_saves_everything(number: signal.Signals, text_
 @pytest.mark.slow
 def test_several_workers_share_the_sessions(text_run: rc.Run, tmp_path: Path) -> None:
     """Two processes behind one address: whichever answers, a session goes on with the same bits."""
-    with serving(text_run.path, "--workers", "2", "--store", store_of(tmp_path)) as (url, process):
+    with serving(text_run.path, "--workers", "2", "--store", store_of(tmp_path)) as (url, _):
 
         def read(k: int) -> list[Any]:
             with open_client(url) as client:
@@ -107,18 +107,16 @@ def test_a_million_steps(text_run: rc.Run, tmp_path: Path) -> None:
     """Memory stays where it was, and every session is where its offline stream is, bit for bit."""
     sessions, requests, size = 50, 40, 500
     texts = [(TEXT * 12)[k : k + size] for k in range(sessions)]
-    with serving(text_run.path, "--store", store_of(tmp_path), "--save-every", "0.5") as (url, process):
-        with open_client(url) as client:
-            ids = [new_session(client) for _ in range(sessions)]
-            last: list[Any] = []
-            memory: list[int] = []
-            for _ in range(requests):
-                asked = [{"session": id, "inputs": text} for id, text in zip(ids, texts, strict=True)]
-                last = client.post("/v1/steps", json={"steps": asked}).json()["steps"]
-                memory.append(
-                    int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-                )
-            states = [client.get(f"/v1/sessions/{id}").json() for id in ids]
+    options = ("--store", store_of(tmp_path), "--save-every", "0.5")
+    with serving(text_run.path, *options) as (url, process), open_client(url) as client:
+        ids = [new_session(client) for _ in range(sessions)]
+        last: list[Any] = []
+        memory: list[int] = []
+        for _ in range(requests):
+            asked = [{"session": id, "inputs": text} for id, text in zip(ids, texts, strict=True)]
+            last = client.post("/v1/steps", json={"steps": asked}).json()["steps"]
+            memory.append(int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+        states = [client.get(f"/v1/sessions/{id}").json() for id in ids]
     assert sum(each["steps"] for each in states) == 1_000_000
     half = len(memory) // 2
     growth = max(memory[half:]) - max(memory[:half])

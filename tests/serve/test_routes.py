@@ -88,17 +88,17 @@ def test_no_file_of_the_server_can_be_named(all_of: httpx.Client) -> None:
 
 
 def test_a_key_is_asked_for(text_run: rc.Run) -> None:
-    with rc.serve(text_run, port=0, store="memory", api_key=KEY, background=True) as server:
-        with open_client(server.url) as client:
-            assert client.get("/healthz").status_code == client.get("/readyz").status_code == 200
-            for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": KEY}, {"X-API-Key": KEY + "x"}):
-                for path in ("/v1/models", "/metrics", "/openapi.json"):
-                    answer = client.get(path, headers=headers)
-                    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthorized")
-                answer = client.post(f"/v1/sessions/{'x' * 32}/step", json={"inputs": "a"}, headers=headers)
-                assert answer.status_code == 401
-            for headers in ({"Authorization": f"Bearer {KEY}"}, {"X-API-Key": KEY}):
-                assert client.get("/v1/models", headers=headers).status_code == 200
+    how: dict[str, Any] = {"port": 0, "store": "memory", "api_key": KEY, "background": True}
+    with rc.serve(text_run, **how) as server, open_client(server.url) as client:
+        assert client.get("/healthz").status_code == client.get("/readyz").status_code == 200
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": KEY}, {"X-API-Key": KEY + "x"}):
+            for path in ("/v1/models", "/metrics", "/openapi.json"):
+                answer = client.get(path, headers=headers)
+                assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthorized")
+            answer = client.post(f"/v1/sessions/{'x' * 32}/step", json={"inputs": "a"}, headers=headers)
+            assert answer.status_code == 401
+        for headers in ({"Authorization": f"Bearer {KEY}"}, {"X-API-Key": KEY}):
+            assert client.get("/v1/models", headers=headers).status_code == 200
 
 
 def test_limits(text_run: rc.Run) -> None:

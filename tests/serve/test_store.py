@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -97,12 +98,16 @@ def test_it_forgets(store: Store) -> None:
 
 def test_a_server_on_redis(text_run: rc.Run, redis_url: str) -> None:
     stream = text_run.stream()
-    how = {"port": 0, "store": redis_url, "background": True}
-    with rc.serve(text_run, **how) as one, rc.serve(text_run, **how) as other:  # type: ignore[arg-type]
-        with open_client(one.url) as first, open_client(other.url) as second:
-            id = new_session(first)
-            for k, inputs in enumerate(("the ", "cat", " sat", " on")):
-                assert step((first, second)[k % 2], id, inputs)["prediction"] == stream.step(inputs)
+    how: dict[str, Any] = {"port": 0, "store": redis_url, "background": True}
+    with (
+        rc.serve(text_run, **how) as one,
+        rc.serve(text_run, **how) as other,
+        open_client(one.url) as first,
+        open_client(other.url) as second,
+    ):
+        id = new_session(first)
+        for k, inputs in enumerate(("the ", "cat", " sat", " on")):
+            assert step((first, second)[k % 2], id, inputs)["prediction"] == stream.step(inputs)
 
 
 @pytest.mark.parametrize(
@@ -115,5 +120,5 @@ def test_a_store_that_cannot_be_had_is_one_line(where: str) -> None:
 
 def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.sqlite").write_text("no database, but long enough to be looked at" * 100)
-    with pytest.raises(rc.OptionError, match="x.sqlite"):
+    with pytest.raises(rc.OptionError, match=r"x\.sqlite"):
         open_store(str(tmp_path / "x.sqlite"), shared=False)

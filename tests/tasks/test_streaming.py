@@ -92,11 +92,27 @@ def test_quantiles_are_those_of_draws(head: str) -> None:
 @pytest.mark.parametrize(
     ("name", "inputs"),
     [
-        ("text", ""), ("text", []), ("text", [10**9]), ("text", [True]), ("text", 5), ("text", "€"), ("text", None), ("text", {}),
-        ("tomita", "2"), ("tomita", [2]), ("forecast", []), ("forecast", "1"), ("forecast", [[1, 2]]), ("forecast", [float("nan")]),
-        ("forecast", [1e999]), ("forecast", [10**400]), ("binary", [2]), ("piano-roll", [60]), ("piano-roll", [[20]]),
+        ("text", ""),
+        ("text", []),
+        ("text", [10**9]),
+        ("text", [True]),
+        ("text", 5),
+        ("text", "€"),
+        ("text", None),
+        ("text", {}),
+        ("tomita", "2"),
+        ("tomita", [2]),
+        ("forecast", []),
+        ("forecast", "1"),
+        ("forecast", [[1, 2]]),
+        ("forecast", [float("nan")]),
+        ("forecast", [1e999]),
+        ("forecast", [10**400]),
+        ("binary", [2]),
+        ("piano-roll", [60]),
+        ("piano-roll", [[20]]),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_read_is_refused_and_changes_nothing(name: str, inputs: Any, runs: dict[str, Any]) -> None:
     stream = runs[name][0].stream()
     before = stream.state

@@ -157,7 +157,7 @@ def _add_sessions(app: FastAPI, service: Service) -> None:
     @app.post("/v1/sessions", tags=["sessions"], status_code=201)
     async def create(asked: SessionRequest) -> Any:
         """A new session: a stream of a model, with its state kept here."""
-        session, served, opened = await service.create(asked.model, asked.state, asked.steps)
+        session, _, opened = await service.create(asked.model, asked.state, asked.steps)
         return describe(service, session) | ({} if opened is None else {"prediction": opened})
 
     @app.get("/v1/sessions/{id}", tags=["sessions"])

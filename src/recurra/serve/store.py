@@ -182,7 +182,7 @@ class RedisStore:
         pipe = self._base.pipeline(transaction=False)
         for session in sessions:
             fields = [part for pair in zip(COLUMNS, _packed(session), strict=True) for part in pair]
-            before = [int(compare), session.version - 1, session.used, session.id]
+            before: list[Any] = [int(compare), session.version - 1, session.used, session.id]
             self._save(keys=[self.PREFIX + session.id, self.USED], args=[*before, *fields], client=pipe)
         return [bool(done) for done in pipe.execute()]
 
