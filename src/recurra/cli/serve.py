@@ -22,6 +22,7 @@ def serve(
         ),
     ] = None,
     workers: Annotated[int, typer.Option(help="Processes; with several, sessions live in the store.")] = 1,
+    threads: Annotated[int, typer.Option(help="Of one call of the engine; more pay for large models.")] = 1,
     max_sessions: Annotated[int, typer.Option(help="Beyond, the one not used for longest is forgotten.")] = 10_000,
     ttl: Annotated[float, typer.Option(help="Seconds until an unused session is forgotten.")] = 3600.0,
     save_every: Annotated[float, typer.Option(help="Seconds between two savings of sessions.")] = 5.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -30,8 +31,8 @@ ROUTES = {
 class Gate:
     """The application that uvicorn runs."""
 
-    def __init__(self, make_service: Callable[[], Service]):
-        self._make = make_service
+    def __init__(self, make_service: Callable[[], Service], *, owns_process: bool = False):
+        self._make, self._owns_process = make_service, owns_process
         self.service: Service | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,6 +54,9 @@ class Gate:
         except Exception as error:
             await send({"type": "lifespan.startup.failed", "message": f"{type(error).__name__}: {error}"})
             return
+        if self._owns_process:  # a full collection looks at every object of torch, and holds up all clients meanwhile
+            gc.collect()
+            gc.freeze()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         try:

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import torch
+
 from recurra.errors import OptionError, RunError
 from recurra.serve.settings import ServeSettings, make_settings
 from recurra.tasks.run import Run
@@ -99,20 +101,25 @@ class Server:
             return
         from uvicorn import Server as Uvicorn
 
-        self._server = Uvicorn(_config(self._gate()))
+        self._server = Uvicorn(_config(self._gate(owns_process=True)))
         if announce is not None:
             _when_ready(self._server, lambda: announce(self.about()))
-        with suppress(KeyboardInterrupt):  # uvicorn has ended in good order, and tells of the signal
-            self._server.run(sockets=[self._socket])
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.settings.threads)
+        try:
+            with suppress(KeyboardInterrupt):  # uvicorn has ended in good order, and tells of the signal
+                self._server.run(sockets=[self._socket])
+        finally:
+            torch.set_num_threads(before)
         if not self._server.started:
             raise OptionError("the server could not start; the lines above say why.")
 
-    def _gate(self) -> Any:
+    def _gate(self, *, owns_process: bool = False) -> Any:
         from recurra.serve.gate import Gate
         from recurra.serve.service import Service
 
         service = Service(self.runs, self.settings)  # now, so that what cannot be served is an error of the call
-        return Gate(lambda: service)
+        return Gate(lambda: service, owns_process=owns_process)
 
     def _run_workers(self, announce: Callable[[dict[str, Any]], None] | None) -> None:
         from uvicorn.supervisors import Multiprocess
@@ -166,7 +173,8 @@ def make_worker(paths: Sequence[str], settings: ServeSettings, device: str) -> A
     from recurra.serve.gate import Gate
     from recurra.serve.service import Service
 
-    return Gate(lambda: Service([open_run(Path(path), device=device) for path in paths], settings))
+    torch.set_num_threads(settings.threads)
+    return Gate(lambda: Service([open_run(Path(path), device=device) for path in paths], settings), owns_process=True)
 
 
 def _config(app: Any, **options: Any) -> Any:

@@ -22,6 +22,7 @@ class ServeSettings:
         None, "where sessions are kept: FILE.sqlite, redis://HOST:PORT/N, or memory; none: RUN/sessions.sqlite"
     )
     workers: int = setting(1, "processes that serve; with several, sessions live in the store", low=1, high=64)
+    threads: int = setting(1, "of one call of the engine; more pay for large models", low=1, high=256)
     max_sessions: int = setting(10_000, "beyond so many the one that was not used for longest is forgotten", low=1)
     ttl: float = setting(3600.0, "seconds until a session that is not used is forgotten", above=0)
     save_every: float = setting(5.0, "seconds between two savings of sessions that have changed", above=0)
