@@ -73,12 +73,11 @@ class Serving(Result):
 @contextmanager
 def process(*command: str) -> Iterator[subprocess.Popen[str]]:
     """A server of our own, ended with the block."""
-    made = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True)
-    try:
-        yield made
-    finally:
-        made.terminate()
-        made.wait(20)
+    with subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True) as made:
+        try:
+            yield made
+        finally:
+            made.terminate()
 
 
 @contextmanager

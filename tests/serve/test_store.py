@@ -122,3 +122,27 @@ def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.sqlite").write_text("no database, but long enough to be looked at" * 100)
     with pytest.raises(rc.OptionError, match=r"x\.sqlite"):
         open_store(str(tmp_path / "x.sqlite"), shared=False)
+
+
+def test_a_store_that_goes_away_is_told_and_survived(text_run: rc.Run, tmp_path: Path) -> None:
+    """The store fails under a running server: steps are refused with 503, health and metrics go on."""
+    from recurra.serve.settings import ServeSettings
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ServeSettings, "shares_sessions", property(lambda settings: True))
+        how: dict[str, Any] = {"port": 0, "store": str(tmp_path / "s.sqlite"), "background": True}
+        with rc.serve(text_run, **how) as server, open_client(server.url) as client:
+            id = new_session(client)
+            patch.setattr(SQLiteStore, "load", _away)
+            patch.setattr(SQLiteStore, "count", _away)
+            answer = client.post(f"/v1/sessions/{id}/step", json={"inputs": "a"})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+            assert client.get(f"/v1/sessions/{id}").status_code == 503
+            assert client.get("/metrics").status_code == client.get("/healthz").status_code == 200
+            patch.undo()
+            patch.setattr(ServeSettings, "shares_sessions", property(lambda settings: True))
+            assert step(client, id, "a")["steps"] == 1
+
+
+def _away(*_: Any) -> Any:
+    raise OSError("the store is away")

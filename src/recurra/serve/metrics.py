@@ -50,7 +50,14 @@ class Metrics:
 
     def watch(self, sessions: Callable[[], int], evicted: Callable[[], int], expired: Callable[[], int]) -> None:
         """Numbers that are read when somebody asks."""
-        self._sessions.set_function(lambda: float(sessions()))
+
+        def count() -> float:
+            try:
+                return float(sessions())
+            except Exception:  # a store that is away must not take the other numbers with it
+                return float("nan")
+
+        self._sessions.set_function(count)
         self._evicted.set_function(lambda: float(evicted()))
         self._expired.set_function(lambda: float(expired()))
 

@@ -143,6 +143,17 @@ return 1
 """A step is written only if the version is the one that it began from; the server runs this as one."""
 
 
+FORGET = """
+local ids = redis.call(ARGV[1], KEYS[1], ARGV[2], ARGV[3])
+for _, id in ipairs(ids) do
+    redis.call('DEL', ARGV[4] .. id)
+    redis.call('ZREM', KEYS[1], id)
+end
+return #ids
+"""
+"""As one too: a session that is stepped at this moment is either younger than what is forgotten, or gone for that step."""
+
+
 class RedisStore:
     """A hash for each session, and a sorted set of when each was last used."""
 
@@ -165,7 +176,7 @@ class RedisStore:
             raise OptionError(
                 f"store {shown} cannot be reached: {error}. Start Redis, or give another address."
             ) from error
-        self._save = self._base.register_script(SAVE)
+        self._save, self._forget = self._base.register_script(SAVE), self._base.register_script(FORGET)
 
     def load(self, ids: Sequence[str]) -> list[Session | None]:
         pipe = self._base.pipeline(transaction=False)
@@ -200,10 +211,10 @@ class RedisStore:
         return int(self._base.zcard(self.USED))
 
     def expire(self, before: float) -> int:
-        return self.delete([id.decode() for id in self._base.zrangebyscore(self.USED, "-inf", before)])
+        return int(self._forget(keys=[self.USED], args=["ZRANGEBYSCORE", "-inf", f"({before!r}", self.PREFIX]))
 
     def evict(self, most: int) -> int:
-        return self.delete([id.decode() for id in self._base.zrange(self.USED, 0, -1 - most)])
+        return int(self._forget(keys=[self.USED], args=["ZRANGE", 0, -1 - most, self.PREFIX]))
 
     def close(self) -> None:
         self._base.close()
