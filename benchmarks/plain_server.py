@@ -24,6 +24,7 @@ class Asked(BaseModel):
 
 def make_app(path: str) -> FastAPI:
     """Sessions in a dictionary; a step reads one or more tokens and answers the five most probable ones."""
+    torch.set_num_threads(1)  # of one row at a time: more only wait for each other
     run = open_run(path)
     task: Any = run.task
     model, names = run.model, task.token_names
