@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from recurra.cells.catalogue import CATALOGUE, find_cell
+from recurra.cells.grammar import read_cell
 from recurra.cells.graph import Graph
 from recurra.cells.notation import Cell, ago, cell, norm
 from recurra.cells.operations import (
@@ -37,7 +38,16 @@ from recurra.cells.operations import (
 from recurra.cells.parameters import Fixed, Learned, Ramp, Scattered
 from recurra.cells.recurrent_dropout import recurrent_dropout
 from recurra.cells.zoneout import zoneout
-from recurra.errors import CellError, DataError, EngineError, OptionError, RecurraError, RunError, ShapeError
+from recurra.errors import (
+    CellError,
+    DataError,
+    EngineError,
+    EquationError,
+    OptionError,
+    RecurraError,
+    RunError,
+    ShapeError,
+)
 from recurra.layers.initial import spectral_radius
 from recurra.layers.recurrent import Recurrent
 from recurra.layers.stepper import Stepper
@@ -47,7 +57,7 @@ from recurra.types import State, Trace
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from recurra import analysis, data, lecture, metrics, models, plots, serve, training
+    from recurra import analysis, data, lecture, metrics, models, plots, training
     from recurra.analysis import (
         extract_automaton,
         find_fixed_points,
@@ -56,12 +66,15 @@ if TYPE_CHECKING:
         lyapunov,
         vector_field,
     )
+    from recurra.export.door import export
+    from recurra.lab.server import open_lab as lab
+    from recurra.serve.server import serve
     from recurra.tasks.catalogue import RECIPES
     from recurra.tasks.fit import fit
     from recurra.tasks.run import Run
     from recurra.tasks.train import open, runs, train
 
-_ROOMS = ("analysis", "data", "lecture", "metrics", "models", "plots", "runs", "serve", "training")
+_ROOMS = ("analysis", "data", "export", "lab", "lecture", "metrics", "models", "plots", "runs", "serve", "training")
 _LATER = {
     **dict.fromkeys(("extract_automaton", "find_fixed_points", "find_units"), "analysis"),
     **dict.fromkeys(("gradient_flow", "lyapunov", "vector_field"), "analysis"),
@@ -92,6 +105,7 @@ __all__ = [
     "CellError",
     "DataError",
     "EngineError",
+    "EquationError",
     "Fixed",
     "Graph",
     "Learned",
@@ -115,6 +129,7 @@ __all__ = [
     "data",
     "erf",
     "exp",
+    "export",
     "extract_automaton",
     "find_cell",
     "find_fixed_points",
@@ -123,6 +138,7 @@ __all__ = [
     "floor",
     "gelu",
     "gradient_flow",
+    "lab",
     "lecture",
     "linear",
     "log",
@@ -134,6 +150,7 @@ __all__ = [
     "norm",
     "open",
     "plots",
+    "read_cell",
     "recurrent_dropout",
     "relu",
     "runs",

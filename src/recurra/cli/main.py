@@ -10,6 +10,7 @@ import typer
 
 from recurra.cli.automaton import automaton
 from recurra.cli.bench import bench
+from recurra.cli.bench_c import c as bench_c
 from recurra.cli.bench_cells import cells as bench_cells
 from recurra.cli.bench_depth import depth
 from recurra.cli.bench_language import language
@@ -20,8 +21,10 @@ from recurra.cli.cells import cells
 from recurra.cli.check import check
 from recurra.cli.evaluate import evaluate
 from recurra.cli.explain import explain
+from recurra.cli.export import export
 from recurra.cli.flag import flag
 from recurra.cli.forecast import forecast
+from recurra.cli.lab import lab
 from recurra.cli.mimic import mimic
 from recurra.cli.predict import predict
 from recurra.cli.recipes import recipes
@@ -62,6 +65,8 @@ VERBS = (
     automaton,
     regions,
     serve,
+    export,
+    lab,
     runs,
     recipes,
 )
@@ -73,6 +78,7 @@ bench.command()(language)
 bench.command()(depth)
 bench.command()(bench_mimic)
 bench.command()(bench_serve)
+bench.command()(bench_c)
 app.add_typer(bench, name="bench")
 
 

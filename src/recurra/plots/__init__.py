@@ -6,7 +6,9 @@ from recurra.plots import (  # noqa: F401  each registers its painters
     attractors,
     automaton,
     basins,
+    beam,
     confusion,
+    curve,
     decision_tree,
     echo,
     field,
@@ -16,6 +18,7 @@ from recurra.plots import (  # noqa: F401  each registers its painters
     penalties,
     regions,
     spectrum,
+    through_time,
     units,
 )
 from recurra.plots.automaton import to_dot, to_mermaid, to_svg
