@@ -7,17 +7,6 @@ with rc.serve(run, port=0, store="memory", background=True) as server:
 ```
 """
 
-import sys
-from importlib import import_module
-from types import ModuleType
-from typing import Any
+from recurra.rooms import make_callable
 
-
-class _Serve(ModuleType):
-    """The room and the function share a name, so the room can be called."""
-
-    def __call__(self, *runs: Any, **options: Any) -> Any:
-        return import_module("recurra.serve.server").serve(*runs, **options)
-
-
-sys.modules[__name__].__class__ = _Serve
+make_callable(__name__, "recurra.serve.server", "serve")
