@@ -19,6 +19,7 @@ from recurra.models.heads import HEADS
 from recurra.tasks.capabilities import Probe
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import Evaluation, Examples, Forecast, forecast_examples
+from recurra.tasks.streaming import Answer, Streaming, marginals, read_steps
 from recurra.tasks.task import (
     Settings,
     StepModelSettings,
@@ -119,6 +120,10 @@ class ForecastSettings(WindowSettings):
             raise OptionError(
                 f"model.head={self.model.head} predicts 0 or 1: data.log and data.difference are for numbers."
             )
+
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""What a stream of numbers is told about the next step."""
 
 
 class ForecastTask(StepTask[Forecaster]):
@@ -367,6 +372,37 @@ class SeriesTask(ForecastTask):
         paths = Scaled(model, self.scaling).run_free(values[None], noise)[0]
         times = () if series.clock is None else tuple(series.clock.after(steps))
         return replace(self._summed_up(series.values, paths), times=times)
+
+    def streaming(self, model: Forecaster) -> Streaming:
+        """Values of a step in; quantiles of the next step's values out."""
+        if self.settings.data.difference:
+            raise OptionError(
+                f"a stream keeps its state alone, and data.difference={self.settings.data.difference} needs the values "
+                f"of earlier steps too. Train with data.difference=0."
+            )
+        if self.binary:
+            marginals(model.head, torch.zeros(model.channels))  # refuses a head that has none
+        columns, dtype = self.known["columns"], self.settings.precision
+        reads = f"a list of steps, each {len(columns)} number(s): {', '.join(columns)}; null where one is missing"
+
+        def encode(given: Any) -> Tensor:
+            values = read_steps(given, len(columns), reads)
+            self.check_binary(values, "inputs")
+            # step by step: a logarithm may have other last digits among several
+            return torch.cat([self.scaling.shrink(step) for step in values.split(1)]).to(dtype)
+
+        def answer(predicted: Float[Tensor, "N P"], top: int) -> list[Answer]:
+            if self.binary:
+                return [{"columns": columns, "probabilities": marginals(model.head, row)} for row in predicted]
+            levels = torch.tensor(QUANTILES, dtype=torch.float64)
+            found = []
+            for row in predicted:
+                drawn = model.head.quantiles(row.clone(), levels)
+                values = self.scaling.restore(drawn[None, :, None], drawn[None])[0, :, 0].T.tolist()
+                found.append({"columns": columns, "levels": list(QUANTILES), "quantiles": values})
+            return found
+
+        return Streaming(model, reads, encode, answer)
 
     def examples(self, model: Forecaster) -> Examples:
         return forecast_examples(self.forecast(model, 2 * self.settings.backtest.horizon))
