@@ -33,7 +33,7 @@ VALUES = ("CATALOGUE", "RECIPES", "State")
 
 NAMES = {f"rc.{name}": getattr(rc, name) for name in rc.__all__}
 NAMES |= {f"rc.{room}.{name}": getattr(getattr(rc, room), name) for room in ROOMS for name in getattr(rc, room).__all__}
-CALLED = {"rc.runs": rc.runs, "rc.lab": rc.lab, "rc.serve": rc.serve}
+CALLED = {"rc.runs": rc.runs, "rc.export": rc.export, "rc.lab": rc.lab, "rc.serve": rc.serve}
 """Rooms that are functions too."""
 OWN = {name: it for name, it in NAMES.items() if name.rpartition(".")[2] not in OPERATIONS | {*VALUES}}
 OWN = {name: it for name, it in OWN.items() if not isinstance(it, ModuleType)} | CALLED
