@@ -28,7 +28,7 @@ os.register_at_fork(after_in_child=_let_go)  # else a forked worker that outlive
 def hold(folder: Path) -> Iterator[None]:
     """Be the only writer of a folder, or refuse at once."""
     try:
-        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise RunError(f"{folder} cannot be locked: {reason(error)}.") from error
     _held.add(handle)

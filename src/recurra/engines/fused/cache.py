@@ -106,7 +106,7 @@ def _is_whole(content: bytes) -> bool:
         return False
     order: Any = "little" if content[5] == 1 else "big"
     at, size, count = (int.from_bytes(content[a:b], order) for a, b in ((40, 48), (58, 60), (60, 62)))
-    return 0 < at and at + size * count <= len(content)
+    return at > 0 and at + size * count <= len(content)
 
 
 @contextmanager
