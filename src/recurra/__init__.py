@@ -37,7 +37,16 @@ from recurra.cells.operations import (
 from recurra.cells.parameters import Fixed, Learned, Ramp, Scattered
 from recurra.cells.recurrent_dropout import recurrent_dropout
 from recurra.cells.zoneout import zoneout
-from recurra.errors import CellError, DataError, EngineError, OptionError, RecurraError, RunError, ShapeError
+from recurra.errors import (
+    CellError,
+    DataError,
+    EngineError,
+    OptionError,
+    RecurraError,
+    RunError,
+    RunWarning,
+    ShapeError,
+)
 from recurra.layers.initial import spectral_radius
 from recurra.layers.recurrent import Recurrent
 from recurra.layers.stepper import Stepper
@@ -101,6 +110,7 @@ __all__ = [
     "Recurrent",
     "Run",
     "RunError",
+    "RunWarning",
     "Scattered",
     "ShapeError",
     "State",

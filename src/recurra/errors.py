@@ -42,6 +42,17 @@ class RunError(RecurraError):
     """A run folder that cannot be used."""
 
 
+class RunWarning(UserWarning):
+    """Something of a run folder is damaged, and something else is used in its place; the message says what.
+
+    ```python
+    import warnings
+
+    warnings.simplefilter("error", rc.RunWarning)                   # or rc.open(path, strict=True)
+    ```
+    """
+
+
 def nearest(asked: str, known: Iterable[str]) -> str:
     """The sentence that follows an unknown name: the closest known one, and all of them."""
     names = sorted(known)

@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from recurra.cli.main import run
+from recurra.runs.manifest import make_manifest
 from recurra.training.loop import Trainer
 
 SMALL = [
@@ -401,6 +402,9 @@ class TestRefused:
         recipe = here / "run/recipe.json"
         recipe.write_text(recipe.read_text().replace('"hidden_size"', '"hiden_size"'))
         before = outcome(here / "run")
+        assert "recipe.json is damaged" in refused(["train", "--resume", "run"], capsys)
+        manifest = make_manifest(here / "run", ["recipe.json", "vocabulary.json"])
+        (here / "run/manifest.json").write_bytes(manifest)
         assert "hidden_size" in refused(["train", "--resume", "run"], capsys)
         assert outcome(here / "run") == before
 
@@ -439,6 +443,9 @@ class TestRefused:
             for file in folder.iterdir():
                 file.unlink()
             folder.rmdir()
+        assert run(["evaluate", "run"]) == 2
+        assert "checkpoints: it is missing, and the metrics go to step 4" in capsys.readouterr().err
+        (here / "run/metrics.jsonl").unlink()
         assert "no checkpoint yet" in refused(["sample", "run"], capsys)
 
 

@@ -168,7 +168,7 @@ def _read(folder: Path) -> dict[str, bytes]:
     compared before anything is read."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        files = {}
+        files: dict[str, bytes] = {}
         for name in (MANIFEST, WEIGHTS, TENSORS, FACTS):
 
             def inside(path: str, flags: int) -> int:

@@ -15,13 +15,14 @@ import math
 import os
 import shutil
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from recurra.errors import RunError, choose_from
+from recurra.errors import RunError, RunWarning, choose_from
 from recurra.runs.checkpoint import Checkpoint, manifest_digest, open_checkpoint, read_checkpoint, read_manifest
 from recurra.runs.creation import CELLS, RECIPE, VOCABULARY, difference, fill, refuse_unless_free
 from recurra.runs.disk import (
@@ -35,7 +36,7 @@ from recurra.runs.disk import (
 )
 from recurra.runs.lock import LOCK, hold
 from recurra.runs.manifest import MANIFEST, Damage, Manifest, refuse_ways_out
-from recurra.runs.metrics import append_rows, glance, read_rows, rewind_rows
+from recurra.runs.metrics import append_rows, glance, read_rows, rewind_rows, scan
 from recurra.runs.reading import read_object
 
 METRICS, CHECKPOINTS = "metrics.jsonl", "checkpoints"
@@ -64,7 +65,7 @@ class RunFolder:
         self.trust, self.strict = trust, strict
         self.manifest = Manifest(path)
         self.damaged: list[Damage] = []
-        self.notice: Callable[[Damage], None] | None = None
+        self.notice: Callable[[str], None] | None = None
         self._sound: set[str] = set()  # the checkpoints that this object wrote: no need to verify them before they move
 
     @classmethod
@@ -154,10 +155,13 @@ class RunFolder:
             found = Damage(damage.file, damage.found)
             raise RunError(f"{self.path}: {found} Nothing else is used in its place, since --strict (strict=True).")
         self.damaged.append(damage)
-        if notice is not None:
-            notice(f"{self.path}: {damage}")
-        elif self.notice is not None:
-            self.notice(damage)
+        self.say(str(damage), notice)
+
+    def say(self, sentence: str, notice: Callable[[str], None] | None = None) -> None:
+        """Tell whoever listens something about the folder."""
+        listener = notice or self.notice
+        if listener is not None:
+            listener(f"{self.path}: {sentence}")
 
     def look_over(self) -> None:
         """Name what is damaged besides checkpoints: the manifest, and rows of the metrics."""
@@ -166,8 +170,8 @@ class RunFolder:
         last = read_manifest(self.path / CHECKPOINTS / "last")
         if last is not None and not self.manifest.is_there and "run" in last[0]:
             self.tell(Damage(MANIFEST, "it is missing", "the files are used without a check"))
-        rows = self.metrics()
-        reached = rows[-1]["step"] if rows else 0
+        damaged, reached = scan(self.path / METRICS, checked=self.manifest.is_there)
+        self._tell_lines(damaged)
         if last is not None and reached < last[0]["step"]:
             found = f"it ends at step {reached}, and the last checkpoint is of step {last[0]['step']}"
             self.tell(Damage(METRICS, found, "the rows that are there are used"))
@@ -266,12 +270,19 @@ class RunFolder:
         names = (choose_from("checkpoint", which, BEFORE), BEFORE[which])
         return any((self.path / CHECKPOINTS / name).is_dir() for name in names)
 
-    def save(self, checkpoint: Checkpoint, best: bool = False) -> None:
-        """Replace `last` (and, with `best`, `best`, which keeps the weights alone). On an error the folder is as it was."""
+    def discard(self) -> None:
+        """Remove a new folder in which nothing was made: it has neither rows nor checkpoints."""
+        if not (self.path / METRICS).exists() and not (self.path / CHECKPOINTS).exists():
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def save(self, checkpoint: Checkpoint, best: bool | Checkpoint = False) -> None:
+        """Replace `last` (and, with `best`, `best`, which keeps the weights alone, or those of the checkpoint that is given).
+        On an error the folder is as it was."""
         folder = self.path / CHECKPOINTS
         run = self._identity
         # best first: a kill between the two must not leave a `last` that takes for granted a `best` that is not there
-        files = {"best": checkpoint.weights_only().to_files(**run)} if best else {}
+        better = best if isinstance(best, Checkpoint) else checkpoint
+        files = {"best": better.weights_only().to_files(**run)} if best else {}
         belongs = {"best": manifest_digest(files["best"])} if best else self._best_digest()
         files["last"] = checkpoint.to_files(**run, **belongs)
         try:
@@ -409,8 +420,14 @@ class RunFolder:
         self._sound.add(current.name)
 
 
-def list_runs(root: Path) -> list[RunFolder]:
-    """The run folders directly in `root`, the one that was started last first. Other folders are passed over."""
+def warn(sentence: str) -> None:
+    """How a sentence about a folder reaches whoever uses Python."""
+    warnings.warn(sentence, RunWarning, stacklevel=4)
+
+
+def list_runs(root: Path, notice: Callable[[str], None] | None = None) -> list[RunFolder]:
+    """The run folders directly in `root`, the one that was started last first. Other folders are passed over; of run folders
+    that cannot be opened `notice` is told why."""
     try:
         paths = list(Path(root).iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -419,8 +436,15 @@ def list_runs(root: Path) -> list[RunFolder]:
         raise RunError(f"{root} cannot be read: {reason(error)}.") from error
     found = []
     for path in paths:
-        with suppress(RunError, OSError):
-            found.append(((path / RECIPE).stat().st_mtime_ns, path.name, RunFolder.open(path, glance=True)))
+        try:
+            made = (path / RECIPE).stat().st_mtime_ns
+        except (OSError, ValueError):
+            continue
+        try:
+            found.append((made, path.name, RunFolder.open(path, glance=True)))
+        except RunError as error:
+            if notice is not None:
+                notice(str(error))
     return [folder for _, _, folder in sorted(found, key=lambda run: run[:2], reverse=True)]
 
 

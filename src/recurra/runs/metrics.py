@@ -75,6 +75,18 @@ def read_rows(file: Path, *, checked: bool = False) -> Log:
     return Log(rows, damaged)
 
 
+def scan(file: Path, *, checked: bool = False) -> tuple[list[int], int]:
+    """The numbers of the damaged lines, and the step of the last sound one; rows with a checksum are not parsed."""
+    damaged, last = [], b""
+    for number, (line, is_sound) in enumerate(_verified(_lines(file), checked), start=1):
+        if is_sound and (line.endswith(b'"}') or _row(line) is not None):
+            last = line
+        else:
+            damaged.append(number)
+    row = _row(last) if last else None
+    return damaged, 0 if row is None else row["step"]
+
+
 def glance(file: Path) -> Log:
     """The last row, and all with a validation: what a list of runs shows. Only these lines are read and verified."""
     lines = _lines(file)
