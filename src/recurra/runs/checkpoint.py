@@ -141,8 +141,9 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-BELONGS = ("run", "best")
-"""What a manifest may name: the run (by the digest of its manifest), and the best checkpoint that it goes with."""
+BELONGS = ("kind", "run", "best")
+"""What a manifest may name: as what it was saved (last, best), the run (by the digest of its manifest), and the best checkpoint
+that it goes with."""
 MOST_MANIFEST = 1 << 20
 
 

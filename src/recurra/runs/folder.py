@@ -170,13 +170,18 @@ class RunFolder:
         last = read_manifest(self.path / CHECKPOINTS / "last")
         if last is not None and not self.manifest.is_there and "run" in last[0]:
             self.tell(Damage(MANIFEST, "it is missing", "the files are used without a check"))
-        damaged, reached = scan(self.path / METRICS, checked=self.manifest.is_there)
+        damaged, reached = scan(self.path / METRICS, checked=self.manifest.is_there, run=self._run)
         self._tell_lines(damaged)
+        self._compare_with_last(reached)
+        if last is None and not self.has() and not self.has("best") and reached >= self._first_save():
+            self.tell(Damage(CHECKPOINTS, f"it is missing, and the metrics go to step {reached}"))
+
+    def _compare_with_last(self, reached: int) -> None:
+        """Name the rows that are missing at the end: every row is written before the checkpoint of its step."""
+        last = read_manifest(self.path / CHECKPOINTS / "last")
         if last is not None and reached < last[0]["step"]:
             found = f"it ends at step {reached}, and the last checkpoint is of step {last[0]['step']}"
             self.tell(Damage(METRICS, found, "the rows that are there are used"))
-        if last is None and not self.has() and not self.has("best") and reached >= self._first_save():
-            self.tell(Damage(CHECKPOINTS, f"it is missing, and the metrics go to step {reached}"))
 
     def _first_save(self) -> float:
         """The step by which there should be a checkpoint."""
@@ -241,23 +246,26 @@ class RunFolder:
         The rows of a step come before the checkpoint of that step: then a resume, which rewinds to a checkpoint, gives the
         log of a run that was never stopped.
         """
-        append_rows(self.path / METRICS, rows)
+        append_rows(self.path / METRICS, rows, self._run)
 
     def metrics(self) -> list[dict[str, Any]]:
         """Every row, in order. A last line that is still being written is left out, and so are damaged ones, which are named."""
-        log = read_rows(self.path / METRICS, checked=self.manifest.is_there)
+        log = read_rows(self.path / METRICS, checked=self.manifest.is_there, run=self._run)
         self._tell_lines(log.damaged)
         return log.rows
 
     def glance(self) -> list[dict[str, Any]]:
         """The rows that a list of runs shows: those with a validation, and the last."""
-        log = glance(self.path / METRICS)
+        if self.manifest.why:
+            self.tell(Damage(MANIFEST, self.manifest.why, "the files are used without a check"))
+        log = glance(self.path / METRICS, checked=self.manifest.is_there, run=self._run)
         self._tell_lines(log.damaged)
+        self._compare_with_last(log.rows[-1]["step"] if log.rows else 0)
         return log.rows
 
     def rewind(self, step: int, notice: Callable[[str], None] | None = None) -> None:
         """Drop the rows after `step` and whatever is not a row; the bytes of the rest stay as they are."""
-        self._tell_lines(rewind_rows(self.path / METRICS, step), notice)
+        self._tell_lines(rewind_rows(self.path / METRICS, step, self._run), notice)
 
     def _tell_lines(self, damaged: list[int], notice: Callable[[str], None] | None = None) -> None:
         if damaged:
@@ -279,12 +287,12 @@ class RunFolder:
         """Replace `last` (and, with `best`, `best`, which keeps the weights alone, or those of the checkpoint that is given).
         On an error the folder is as it was."""
         folder = self.path / CHECKPOINTS
-        run = self._identity
+        run = {} if self._run is None else {"run": self._run}
         # best first: a kill between the two must not leave a `last` that takes for granted a `best` that is not there
         better = best if isinstance(best, Checkpoint) else checkpoint
-        files = {"best": better.weights_only().to_files(**run)} if best else {}
+        files = {"best": better.weights_only().to_files(kind="best", **run)} if best else {}
         belongs = {"best": manifest_digest(files["best"])} if best else self._best_digest()
-        files["last"] = checkpoint.to_files(**run, **belongs)
+        files["last"] = checkpoint.to_files(kind="last", **run, **belongs)
         try:
             self._settle(folder)
             refuse_without_room(folder, sum(len(data) for each in files.values() for data in each.values()))
@@ -305,12 +313,14 @@ class RunFolder:
             raise RunError(f"{folder}: step {checkpoint.step} cannot be saved: {reason(error)}{kept}.") from error
 
     @cached_property
-    def _identity(self) -> dict[str, str]:
-        """What tells checkpoints of this run from those of another."""
+    def _run(self) -> str | None:
+        """What tells checkpoints and metrics of this run from those of another; `None` where there is no sound manifest."""
+        if not self.manifest.is_there or self.manifest.why:
+            return None
         try:
-            return {"run": hashlib.sha256((self.path / MANIFEST).read_bytes()).hexdigest()[:32]}
+            return hashlib.sha256((self.path / MANIFEST).read_bytes()).hexdigest()[:32]
         except OSError:
-            return {}
+            return None
 
     def _best_digest(self) -> dict[str, str]:
         found = read_manifest(self.path / CHECKPOINTS / "best")
@@ -369,8 +379,11 @@ class RunFolder:
         the last checkpoint goes with."""
         folder = self.path / CHECKPOINTS
         found, said = open_checkpoint(folder / name)
-        if self._identity and "run" in said and said["run"] != self._identity["run"]:
+        if self._run is not None and said.get("run", self._run) != self._run:
             raise RunError(f"{name} is of another run")
+        kind = "best" if name in ("best", BEFORE["best"]) else "last"
+        if said.get("kind", kind) != kind:
+            raise RunError(f"{name} was not saved as {kind}")
         if stands_in:
             return found
         if name == "last":

@@ -18,12 +18,14 @@ from typing import Any
 
 from recurra.errors import RunError
 from recurra.runs.disk import pack, reason, replace_file, to_json, unpack
+from recurra.runs.reading import read_bounded
 
 CHECK = "crc"
 _END = re.compile(rb',"crc":"([0-9a-f]{8})"}$')
 _SIZE = len(b',"crc":"01234567"}')
 _NUMBERS = ("loss", "valid", "gradient_norm", "learning_rate")
 _FURTHEST = 2**53
+LARGEST = 1 << 36
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,11 @@ class Log:
     damaged: list[int]
 
 
-def append_rows(file: Path, rows: list[dict[str, Any]]) -> None:
-    """Add rows at the end in one write; on an error the file is as it was."""
+def append_rows(file: Path, rows: list[dict[str, Any]], run: str | None = None) -> None:
+    """Add rows at the end in one write; on an error the file is as it was.
+
+    - `run`: what the checksum of the first line goes on from, so that the log of another run is not taken for this one's.
+    """
     for row in rows:
         if type(row.get("step")) is not int or CHECK in row:
             raise TypeError(f"a row of metrics needs a whole number as its step, and no {CHECK!r}; got {row!r}.")
@@ -46,7 +51,7 @@ def append_rows(file: Path, rows: list[dict[str, Any]]) -> None:
         handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
         try:
             end = _trim(handle)
-            data = _chain(bodies, _last_check(handle, end))
+            data = _chain(bodies, _last_check(handle, end) if end else run or "")
             try:
                 left = data[os.write(handle, data) :]
                 while left:  # a signal or a full disk cut it short: the next attempt goes on, or says which
@@ -60,13 +65,14 @@ def append_rows(file: Path, rows: list[dict[str, Any]]) -> None:
         raise RunError(f"{file} cannot be written: {reason(error)}.") from error
 
 
-def read_rows(file: Path, *, checked: bool = False) -> Log:
+def read_rows(file: Path, *, checked: bool = False, run: str | None = None) -> Log:
     """Every sound row, in order. A last line that is still being written is left out.
 
-    - `checked`: every line must have its checksum; otherwise those before the first that has one need none.
+    - `checked`: every line must have its checksum; otherwise those before the first that has one need none. `run`: as for
+      `append_rows`; where it is not known, the checksum of the first line is not verified.
     """
     rows, damaged = [], []
-    for number, (line, is_sound) in enumerate(_verified(_lines(file), checked), start=1):
+    for number, (line, is_sound) in enumerate(_verified(_lines(file), checked, run), start=1):
         row = _row(line) if is_sound else None
         if row is None:
             damaged.append(number)
@@ -75,10 +81,10 @@ def read_rows(file: Path, *, checked: bool = False) -> Log:
     return Log(rows, damaged)
 
 
-def scan(file: Path, *, checked: bool = False) -> tuple[list[int], int]:
+def scan(file: Path, *, checked: bool = False, run: str | None = None) -> tuple[list[int], int]:
     """The numbers of the damaged lines, and the step of the last sound one; rows with a checksum are not parsed."""
     damaged, last = [], b""
-    for number, (line, is_sound) in enumerate(_verified(_lines(file), checked), start=1):
+    for number, (line, is_sound) in enumerate(_verified(_lines(file), checked, run), start=1):
         if is_sound and (line.endswith(b'"}') or _row(line) is not None):
             last = line
         else:
@@ -87,29 +93,29 @@ def scan(file: Path, *, checked: bool = False) -> tuple[list[int], int]:
     return damaged, 0 if row is None else row["step"]
 
 
-def glance(file: Path) -> Log:
-    """The last row, and all with a validation: what a list of runs shows. Only these lines are read and verified."""
-    lines = _lines(file)
-    wanted = [k for k, line in enumerate(lines) if b'"valid":' in line]
-    if lines and (not wanted or wanted[-1] != len(lines) - 1):
-        wanted.append(len(lines) - 1)
-    rows, damaged = [], []
-    for k in wanted:
-        (_, is_sound) = list(_verified(lines[max(0, k - 1) : k + 1], False))[-1]
-        row = _row(lines[k]) if is_sound else None
-        if row is None:
-            damaged.append(k + 1)
+def glance(file: Path, *, checked: bool = False, run: str | None = None) -> Log:
+    """The last row, and all with a validation: what a list of runs shows. Checksums are verified, and only these lines parsed."""
+    rows, damaged, last = [], [], None
+    for number, (line, is_sound) in enumerate(_verified(_lines(file), checked, run), start=1):
+        if not is_sound:
+            damaged.append(number)
+        elif b'"valid":' in line:
+            last = None
+            row = _row(line)
+            damaged += [number] if row is None else []
+            rows += [] if row is None else [row]
         else:
-            rows.append(row)
-    return Log(rows, damaged)
+            last = line
+    row = None if last is None else _row(last)
+    return Log(rows if row is None else [*rows, row], damaged)
 
 
-def rewind_rows(file: Path, step: int) -> list[int]:
+def rewind_rows(file: Path, step: int, run: str | None = None) -> list[int]:
     """Drop the rows after `step` and whatever is not a sound row; the bytes of the rest stay as they are, unless a row among
     them was lost, which breaks the chain of checksums. The numbers of the damaged lines."""
     lines = _lines(file)
     kept, damaged, broken = [], [], False
-    for number, (line, is_sound) in enumerate(_verified(lines, False), start=1):
+    for number, (line, is_sound) in enumerate(_verified(lines, False, run), start=1):
         row = _row(line) if is_sound else None
         if row is None:
             damaged.append(number)
@@ -120,7 +126,7 @@ def rewind_rows(file: Path, step: int) -> list[int]:
     broken = broken or kept != lines[: len(kept)]
     data = b"".join(line + b"\n" for line in kept)
     if broken and any(_END.search(line) for line in kept):
-        data = _chain([_body(line) for line in kept], "")
+        data = _chain([_body(line) for line in kept], run or "")
     try:
         if file.exists() and data != file.read_bytes():
             replace_file(file, data)
@@ -151,18 +157,19 @@ def _check_of(line: bytes) -> str:
     return found[1].decode() if found else ""
 
 
-def _verified(lines: list[bytes], checked: bool) -> Iterator[tuple[bytes, bool]]:
+def _verified(lines: list[bytes], checked: bool, run: str | None) -> Iterator[tuple[bytes, bool]]:
     """Each line, and whether its checksum is right; one without is, where none is asked for and none came before."""
-    before = ""
+    crc32, find = zlib.crc32, _END.search
+    before: bytes | None = None if run is None else run.encode()
     for line in lines:
-        check = _check_of(line)
-        if check:
-            is_sound = check == _checksum(line[:-_SIZE] + b"}", before)
-            checked = True
+        found = find(line, max(0, len(line) - _SIZE))
+        if found:
+            check = found[1]
+            yield line, before is None or b"%08x" % crc32(b"}", crc32(line[:-_SIZE], crc32(before))) == check
+            checked, before = True, check
         else:
-            is_sound = not checked
-        yield line, is_sound
-        before = check
+            yield line, not checked
+            before = b""
 
 
 def _last_check(handle: int, end: int) -> str:
@@ -172,13 +179,12 @@ def _last_check(handle: int, end: int) -> str:
 
 def _lines(file: Path) -> list[bytes]:
     """The whole lines: what follows the last line's end is half a line."""
-    try:
-        return file.read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError:
+    if not os.path.lexists(file):
         return []
-    except (OSError, MemoryError) as error:
-        why = reason(error) if isinstance(error, OSError) else "it is larger than the memory"
-        raise RunError(f"{file} cannot be read: {why}.") from error
+    try:
+        return read_bounded(file, LARGEST).split(b"\n")[:-1]
+    except MemoryError as error:
+        raise RunError(f"{file} cannot be read: it is larger than the memory.") from error
 
 
 def _row(line: bytes) -> dict[str, Any] | None:

@@ -25,7 +25,7 @@ def read_bounded(file: Path, most: int = LARGEST) -> bytes:
                 raise RunError(f"{file} is damaged: it is not a file.")
             if found.st_size > most:
                 raise RunError(f"{file} has {found.st_size:,} bytes; at most {most:,} are read.")
-            return opened.read(most)
+            return opened.read(found.st_size)
     except OSError as error:
         raise RunError(f"{file} cannot be read: {reason(error)}.") from error
     except ValueError as error:  # a name with a zero byte

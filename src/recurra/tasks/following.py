@@ -74,7 +74,7 @@ def train_in_folder(
             f"{task.settings.name}: {task.about_data}; {task.about_model(trainer.model)}{world} → {folder.path}"
         )
         rows = folder.metrics() if resume else []
-        note = note_engine(trainer.model, task.settings.training.batch_size, rows, trainer.step)
+        note = note_engine(trainer.model, getattr(task.settings.training, "batch_size", 1), rows, trainer.step)
         if note is not None:
             display.say(f"engine {engine_sentence(note)}.")
             folder.append([note])
