@@ -10,6 +10,9 @@ from typing import Any, TextIO, cast
 
 from recurra.results import visible
 
+LONGEST = 1000
+"""Characters of a message."""
+
 
 class _Shown:
     """A stream on which control characters are written out; everything else is the stream's own."""
@@ -46,5 +49,6 @@ def raw_output() -> TextIO:
 
 
 def one_line(message: str) -> str:
-    """A message on one line, as it can be shown."""
-    return visible(re.sub(r"\s+", " ", message).strip())
+    """A message on one line, as it can be shown; one that quotes a whole file or an endless name is cut."""
+    line = visible(re.sub(r"\s+", " ", message).strip())
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 2]} …"

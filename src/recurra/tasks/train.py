@@ -15,6 +15,7 @@ from torch import nn
 
 from recurra.cells.notation import Cell
 from recurra.errors import OptionError, RunError
+from recurra.runs.disk import reason
 from recurra.runs.folder import RunFolder, list_runs, warn
 from recurra.tasks.catalogue import find_recipe, open_task
 from recurra.tasks.fit import FitSettings, FitTask
@@ -139,7 +140,8 @@ def runs(folder: PathLike = "runs", *, notice: Callable[[str], None] | None = No
     try:
         found = "" if folder.is_dir() else "a file" if folder.exists() else "not there"
     except (OSError, ValueError) as error:
-        raise RunError(f"{str(folder)[:200]!r} cannot be read: {error}.") from error
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        raise RunError(f"{str(folder)[:200]!r} cannot be read: {why}.") from error
     if found:
         raise RunError(
             f"{folder} is {found}; a folder with runs is asked for. Name one, or train first: recurra train."
