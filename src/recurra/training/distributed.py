@@ -134,12 +134,12 @@ def _meet(ranks: Ranks) -> Any:
     """The store that all ranks share, once all of them are there. One that dies before that must not be waited for forever."""
     patience = float(os.environ.get("RECURRA_RANKS_WAIT", "50"))
     try:
-        store, _, _ = next(
-            iter(dist.rendezvous("env://", ranks.rank, ranks.world, timeout=timedelta(seconds=patience)))
-        )
-        store = dist.PrefixStore(f"recurra-{next(_joined)}", store)
-        store.set(f"here-{ranks.rank}", b"1")
-        store.wait([f"here-{k}" for k in range(ranks.world)], timedelta(seconds=patience))
+        torch_distributed: Any = dist  # it has these names, and does not declare them
+        wait = timedelta(seconds=patience)
+        store, _, _ = next(iter(torch_distributed.rendezvous("env://", ranks.rank, ranks.world, timeout=wait)))
+        store = torch_distributed.PrefixStore(f"recurra-{next(_joined)}", store)
+        store.set(f"here-{ranks.rank}", "1")
+        store.wait([f"here-{k}" for k in range(ranks.world)], wait)
     except (RuntimeError, ValueError) as error:
         raise RunError(
             f"not all of the {ranks.world} ranks came within {patience:g} s: one has ended, or cannot be reached. See what it "
@@ -153,10 +153,10 @@ def leave(store: Any, ranks: Ranks) -> None:
     message, and closes the connection under them, which aborts them. The store knows when all are through; its host goes last."""
     with _together():
         dist.barrier()
-        store.set(f"through-{ranks.rank}", b"1")
+        store.set(f"through-{ranks.rank}", "1")
         store.wait([f"through-{k}" for k in range(ranks.world)], LEAVING)
     with suppress(RuntimeError):
         if ranks.is_first:
             store.wait([f"gone-{k}" for k in range(1, ranks.world)], LEAVING)
         else:
-            store.set(f"gone-{ranks.rank}", b"1")
+            store.set(f"gone-{ranks.rank}", "1")
