@@ -269,6 +269,12 @@ class Campaign:
             if kills > 20 or self.tally.runs % 3 == 1:
                 self.one_report(3)
                 self.one_pair(2)
+            done = sum(self.tally.kills.values())
+            print(
+                f"{done} kills, {self.tally.runs} runs compared, {len(self.tally.lost)} lost",
+                file=sys.stderr,
+                flush=True,
+            )
         return self.tally
 
 
