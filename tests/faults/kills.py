@@ -270,11 +270,8 @@ class Campaign:
                 self.one_report(3)
                 self.one_pair(2)
             done = sum(self.tally.kills.values())
-            print(
-                f"{done} kills, {self.tally.runs} runs compared, {len(self.tally.lost)} lost",
-                file=sys.stderr,
-                flush=True,
-            )
+            said = f"{done} kills, {self.tally.runs} runs compared, lost: {self.tally.lost}"
+            print(said, file=sys.stderr, flush=True)
         return self.tally
 
 
