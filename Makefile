@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow fuzz check docs bench gpu clean
+.PHONY: demo test test-fast test-slow fuzz faults check docs bench gpu clean
 
 demo: $(STAMP)
 	@run=runs/demo-$$(date +%Y%m%d-%H%M%S) && \
@@ -47,6 +47,11 @@ check: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m recurra.cells.page docs/cells
 	$(BIN)/python docs/make_reference.py
+
+# A thousand kills and a thousand damaged run folders; prints the counts.
+faults: $(STAMP)
+	$(BIN)/python -m tests.faults.kills --kills 1000
+	$(BIN)/python -m tests.faults.corruption --count 1000
 
 bench: $(STAMP)
 	$(BIN)/recurra bench cells

@@ -46,6 +46,7 @@ from recurra.errors import (
     OptionError,
     RecurraError,
     RunError,
+    RunWarning,
     ShapeError,
 )
 from recurra.layers.initial import spectral_radius
@@ -115,6 +116,7 @@ __all__ = [
     "Recurrent",
     "Run",
     "RunError",
+    "RunWarning",
     "Scattered",
     "ShapeError",
     "State",

@@ -62,6 +62,17 @@ class RunError(RecurraError):
     """A run folder that cannot be used."""
 
 
+class RunWarning(UserWarning):
+    """Something of a run folder is damaged, and something else is used in its place; the message says what.
+
+    ```python
+    import warnings
+
+    warnings.simplefilter("error", rc.RunWarning)                   # or rc.open(path, strict=True)
+    ```
+    """
+
+
 QUOTED, LISTED, NAMES = 40, 12, 2000
 """Characters that are quoted of a value, names that are listed, and names among which the nearest is looked for."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from typing import cast
 
@@ -26,6 +27,7 @@ from recurra.cli.flag import flag
 from recurra.cli.forecast import forecast
 from recurra.cli.lab import lab
 from recurra.cli.mimic import mimic
+from recurra.cli.output import opening, opens_runs
 from recurra.cli.predict import predict
 from recurra.cli.recipes import recipes
 from recurra.cli.regions import regions
@@ -33,10 +35,14 @@ from recurra.cli.runs import runs
 from recurra.cli.sample import sample
 from recurra.cli.score import score
 from recurra.cli.serve import serve
+from recurra.cli.terminal import one_line, shown
 from recurra.cli.train import train
 from recurra.cli.translate import translate
 from recurra.cli.units import units
 from recurra.errors import RecurraError
+
+TRACEBACK = "RECURRA_TRACEBACK"
+"""Set, an error that is nobody's fault but ours is shown in full."""
 
 # typer is built on click or carries its own copy of it, depending on its version: take the class from what it offers
 _UsageError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
@@ -71,7 +77,7 @@ VERBS = (
     recipes,
 )
 for verb in VERBS:
-    app.command()(verb)
+    app.command()(opens_runs(verb))
 bench.command()(bench_cells)
 bench.command()(training)
 bench.command()(language)
@@ -99,8 +105,10 @@ def options(
 
 def run(arguments: list[str]) -> int:
     """Run one command; the exit code."""
+    opening.reset()
     try:
-        return app(arguments, standalone_mode=False) or 0
+        with shown():
+            return app(arguments, standalone_mode=False) or 0
     except RecurraError as error:
         return _fail(str(error))
     except _UsageError as error:
@@ -114,10 +122,21 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         sys.stderr.close()
         return 0
+    except MemoryError:
+        return _fail("there is not enough memory for this. Take less data, or a smaller model.")
+    except Exception as error:
+        if opening.path is None or TRACEBACK in os.environ:
+            raise
+        # whatever a run folder holds, it must not end in a traceback; what is sound and does is a fault of ours
+        said = f"{type(error).__name__}: {str(error)[:200]}"
+        return _fail(
+            f"{opening.path} cannot be used for this: {said}. Its files do not fit each other, or this is a fault of "
+            f"Recurra's: {TRACEBACK}=1 shows where."
+        )
 
 
 def _fail(message: str, code: int = 2) -> int:
-    print(f"recurra: {' '.join(message.split())}", file=sys.stderr)
+    print(f"recurra: {one_line(message)}", file=sys.stderr)
     return code
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from recurra.cells.catalogue import find_cell
+from recurra.cells.notation import Cell
 from recurra.data.batches import Batches
 from recurra.errors import OptionError, quoted
 from recurra.layers.recurrent import Recurrent
@@ -156,6 +157,7 @@ class Task(ABC, Generic[M]):
 
     def __init__(self, settings: Any, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
         self.settings, self.ranks, self.kept = settings, ranks, vocabulary
+        self.cells: dict[str, Cell] = {}  # those of a run folder, which are not looked for in files
 
     @property
     def units(self) -> str:
@@ -196,18 +198,19 @@ class Task(ABC, Generic[M]):
     def make_model(self) -> M:
         """The model, untrained, on the CPU."""
 
+    def find_cell(self, name: str) -> Cell:
+        """The cell of that name: as the run folder keeps it, or from the catalogue or a file."""
+        return self.cells[name] if name in self.cells else find_cell(name)
+
     def make_recurrent(self, input_size: int | None = None, **options: Any) -> Recurrent:
         """The recurrent layers that the settings describe; without an input size, for vectors of tokens."""
         model = self.settings.model
         names = ("layers", "dropout", "weight_dropout", "residual", "learn_initial", "bidirectional")
         described = {name: getattr(model, name) for name in names if hasattr(model, name)}
         size = input_size or model.embedding_size or model.hidden_size
-        return Recurrent(
-            **{"cell": model.cell, "hidden_size": model.hidden_size, "engine": self.settings.engine}
-            | described
-            | options,
-            input_size=size,
-        )
+        given: dict[str, Any] = {"cell": model.cell, "hidden_size": model.hidden_size, "engine": self.settings.engine}
+        given |= described | options
+        return Recurrent(**given | {"cell": self.find_cell(given["cell"])}, input_size=size)
 
     def step_options(self) -> dict[str, Any]:
         """What models that predict at every step are told besides their recurrent layers."""

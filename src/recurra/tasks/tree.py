@@ -207,7 +207,7 @@ class TreeTask(Task[TreeClassifier]):
             model.hidden_size,
             embedding_size=model.embedding_size,
             composition=model.composition,
-            cell=model.cell,
+            cell=None if model.cell is None else self.find_cell(model.cell),
             arity=widest if model.arity is None else model.arity,
             dropout=model.dropout,
         )
