@@ -66,13 +66,14 @@ if TYPE_CHECKING:
         lyapunov,
         vector_field,
     )
+    from recurra.export.door import export
     from recurra.lab.server import open_lab as lab
     from recurra.tasks.catalogue import RECIPES
     from recurra.tasks.fit import fit
     from recurra.tasks.run import Run
     from recurra.tasks.train import open, runs, train
 
-_ROOMS = ("analysis", "data", "lab", "lecture", "metrics", "models", "plots", "runs", "training")
+_ROOMS = ("analysis", "data", "export", "lab", "lecture", "metrics", "models", "plots", "runs", "training")
 _LATER = {
     **dict.fromkeys(("extract_automaton", "find_fixed_points", "find_units"), "analysis"),
     **dict.fromkeys(("gradient_flow", "lyapunov", "vector_field"), "analysis"),
@@ -127,6 +128,7 @@ __all__ = [
     "data",
     "erf",
     "exp",
+    "export",
     "extract_automaton",
     "find_cell",
     "find_fixed_points",

@@ -35,6 +35,8 @@ from recurra.analysis.through_time import AblatedText, ThroughTime, ablate_text,
 from recurra.analysis.trace_table import TraceTable, trace_table
 from recurra.analysis.unit_study import UnitStudy
 from recurra.errors import OptionError, RunError
+from recurra.export.door import export
+from recurra.export.exported import Exported
 from recurra.lecture.region_count import RegionCount, count_regions
 from recurra.lecture.robot import RobotWork
 from recurra.metrics.confusion import Confusion
@@ -408,6 +410,15 @@ class Run:
         # the report reads runs: it stands above them
         page: Path = import_module("recurra.report.contents").write_report(self).path
         return page
+
+    def export(self, to: str = "onnx", out: str | os.PathLike[str] | None = None, **options: Any) -> Exported:
+        """Write the model so that other programs can run it: `onnx`, `c` or `weights`, into `out` or RUN/export/FORMAT.
+
+        The recipe's settings and the vocabulary go with it; options as for `rc.export`.
+        """
+        facts = {"recipe": self.folder.recipe, "vocabulary": self.task.vocabulary}
+        folder = self.path / "export" / to if out is None else Path(out)
+        return export(self._trained_model, to, folder, facts=facts, **options)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
