@@ -86,6 +86,9 @@ GETS = (
     "time/texts",
     "time/cell.svg",
     "generate/about",
+    "bench/catalogue",
+    "gradients/cells",
+    "space/open",
 )
 POSTS = (
     *(
@@ -100,6 +103,10 @@ POSTS = (
     ),
     *("time/picture.svg", "time/tracks", "time/step", "generate/sample", "generate/translate", "generate/forecast"),
     *("generate/beam.svg", "generate/attention.svg", "generate/forecast.svg"),
+    *("bench/read", "bench/kernel", "bench/portrait", "bench/portrait.svg", "bench/train"),
+    *("gradients/map", "gradients/picture", "gradients/scalar"),
+    *("space/field", "space/points", "space/basins", "space/drop", "space/picture", "space/automaton", "space/press"),
+    *("space/robot",),
 )
 KEYS = (
     "run",
@@ -114,6 +121,19 @@ KEYS = (
     "length",
     "temperature",
     "top_k",
+)
+KEYS += (
+    "source",
+    "cell",
+    "input",
+    "units",
+    "weights",
+    "triggers",
+    "place",
+    "programs",
+    "truncation",
+    "task",
+    "language",
 )
 KEYS += ("top_p", "seed", "greedy", "beam", "length_power", "steps", "recipe", "settings", "name", "metric", "points")
 
