@@ -55,6 +55,7 @@ class Runs {
         python: () => this.lines,
       }));
     panel.onAddress(() => this.readAddress());
+    document.addEventListener("visibilitychange", () => this.refresh(), { signal: panel.signal });
   }
 
   async first() {
@@ -70,8 +71,16 @@ class Runs {
     runs.forEach((run) => this.runs.set(run.name, run));
     this.names = names;
     [...this.runs.keys()].filter((name) => !names.includes(name)).forEach((name) => this.runs.delete(name));
+    this.stale = this.stale || changed.some((run) => this.ticked.includes(run.name));
+    this.refresh();
+  }
+
+  // A page that nobody sees costs nothing; it catches up when it is looked at.
+  refresh() {
+    if (document.hidden) return;
     this.fill();
-    if (changed.some((run) => this.ticked.includes(run.name)) && !document.hidden) this.draw();
+    if (this.stale) this.draw();
+    this.stale = false;
   }
 
   readAddress() {
