@@ -10,7 +10,7 @@ import recurra
 
 SOURCE = Path(recurra.__file__).parent
 ORDER = (
-    ("types", "errors", "results"),
+    ("types", "errors", "results", "rooms"),
     ("data", "metrics"),
     ("cells",),
     ("engines",),
@@ -19,7 +19,7 @@ ORDER = (
     ("runs",),
     ("training", "analysis"),
     ("lecture",),
-    ("plots",),
+    ("plots", "export"),
     ("tasks",),
     ("report", "benchmarks"),
     ("cli", "lab"),

@@ -68,3 +68,29 @@ def visit(lab: Any, browser: Any) -> Iterator[Visit]:
     visit = Visit(browser, lab.base)
     yield visit
     visit.leave()
+
+
+@pytest.fixture(scope="session")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs whose dynamics are looked at, in a folder of their own since one more is trained there: `machine`, `tomita`."""
+    folder = tmp_path_factory.mktemp("watched") / "runs"
+    small: dict[str, Any] = {"hidden_size": 12, "progress": "none"}
+    rc.train("washing-machine", steps=20, out=folder / "machine", settings={"training.snapshots": 4}, **small)
+    rc.train("tomita", steps=60, out=folder / "tomita", settings={"data.strings": 1000}, **small)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def watched_lab(watched: Path) -> Iterator[Any]:
+    pytest.importorskip("fastapi", reason="the extra `lab` is not installed")
+    opened = rc.lab(watched, port=0, browser=False)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def look(watched_lab: Any, browser: Any) -> Iterator[Visit]:
+    """As `visit`, at the lab of `watched`."""
+    visit = Visit(browser, watched_lab.base)
+    yield visit
+    visit.leave()

@@ -15,17 +15,20 @@ from recurra.analysis.fields import (
     vector_field,
 )
 from recurra.analysis.fixed_points import find_fixed_points
+from recurra.analysis.gradient_map import gradient_map
 from recurra.analysis.gradients import gradient_flow, lyapunov, recurrent_spectra, spectrum
 from recurra.analysis.jacobians import StepMap
 from recurra.analysis.neurons import Unit, record_activity, search
 from recurra.analysis.portrait import phase_portrait
 from recurra.analysis.source_labels import python_labels, text_labels
+from recurra.analysis.state_space import StateSpace
 from recurra.analysis.through_time import watch
 from recurra.analysis.trace_table import trace_table
 from recurra.analysis.unit_study import find_units
 
 __all__ = [
     "Moore",
+    "StateSpace",
     "StepMap",
     "Unit",
     "basins",
@@ -35,6 +38,7 @@ __all__ = [
     "find_fixed_points",
     "find_units",
     "gradient_flow",
+    "gradient_map",
     "losses",
     "lyapunov",
     "phase_portrait",

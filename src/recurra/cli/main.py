@@ -10,6 +10,7 @@ import typer
 
 from recurra.cli.automaton import automaton
 from recurra.cli.bench import bench
+from recurra.cli.bench_c import c as bench_c
 from recurra.cli.bench_cells import cells as bench_cells
 from recurra.cli.bench_depth import depth
 from recurra.cli.bench_language import language
@@ -19,6 +20,7 @@ from recurra.cli.cells import cells
 from recurra.cli.check import check
 from recurra.cli.evaluate import evaluate
 from recurra.cli.explain import explain
+from recurra.cli.export import export
 from recurra.cli.flag import flag
 from recurra.cli.forecast import forecast
 from recurra.cli.lab import lab
@@ -60,6 +62,7 @@ VERBS = (
     units,
     automaton,
     regions,
+    export,
     lab,
     runs,
     recipes,
@@ -71,6 +74,7 @@ bench.command()(training)
 bench.command()(language)
 bench.command()(depth)
 bench.command()(bench_mimic)
+bench.command()(bench_c)
 app.add_typer(bench, name="bench")
 
 

@@ -72,15 +72,20 @@ def _match_all(patterns: tuple[Node, ...], nodes: tuple[Node, ...], names: Names
         yield from _match_all(patterns[1:], nodes[1:], found)
 
 
+def match_graphs(pattern: Graph, graph: Graph) -> Names | None:
+    """The names that the parts of `pattern` have in a graph that computes the same, or None."""
+    if len(pattern.updates) != len(graph.updates) or any(state.depth > 1 for state in graph.states):
+        return None
+    fixed = {("state", a.name): b.name for a, b in zip(pattern.states, graph.states, strict=True)}
+    return next(_match_all(pattern.updates, graph.updates, fixed), None)
+
+
 @lru_cache(maxsize=256)
 def recognise(graph: Graph) -> tuple[str, Names] | None:
     """The kernel that computes this graph and the parts its names play, or None."""
     for kernel, row in KERNELS.items():
-        pattern = row.pattern.graph
-        if len(pattern.updates) != len(graph.updates) or any(state.depth > 1 for state in graph.states):
-            continue
-        fixed = {("state", a.name): b.name for a, b in zip(pattern.states, graph.states, strict=True)}
-        for names in _match_all(pattern.updates, graph.updates, fixed):
+        names = match_graphs(row.pattern.graph, graph)
+        if names is not None:
             return kernel, names
     return None
 

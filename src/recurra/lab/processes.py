@@ -85,6 +85,8 @@ def _check_files(folder: LabFolder, assignments: list[str]) -> None:
     """A page starts no code, and reads no file, from outside of the folder that the lab was started in."""
     for assignment in assignments:
         key, _, value = assignment.partition("=")
+        if key.endswith("cell") and _is_kept(folder, value):
+            continue
         if key.endswith("cell") and (".py" in value or "/" in value):
             raise OptionError(
                 f"{key}={value[:80]}: a cell of a file is code, which the page does not start. Use recurra train."
@@ -95,6 +97,11 @@ def _check_files(folder: LabFolder, assignments: list[str]) -> None:
                 raise OptionError(
                     f"{key}={value[:80]} lies outside of {folder.home}. Start the lab where the data is, or use recurra train."
                 )
+
+
+def _is_kept(folder: LabFolder, value: str) -> bool:
+    """Whether this is a cell that the lab itself keeps: data, not code."""
+    return bool(re.fullmatch(r"[^:()]+\.json", value)) and Path(value).resolve().parent == folder.path / LOGS / "cells"
 
 
 def _free_name(folder: LabFolder, recipe: str) -> str:

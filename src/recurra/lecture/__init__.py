@@ -1,4 +1,4 @@
-"""What is for learning: back-propagation through time by hand, the scalar case, linear regions."""
+"""What is for learning: back-propagation through time by hand, the scalar case, linear regions, small networks, the robot."""
 
 from recurra.lecture.by_hand import (
     ElmanWeights,
@@ -10,6 +10,7 @@ from recurra.lecture.by_hand import (
     layers_of,
     stochastic_backpropagation,
 )
+from recurra.lecture.pairs import kept_pairs
 from recurra.lecture.region_count import count_regions, polygonal_line
 from recurra.lecture.regions import (
     Rectifier,
@@ -22,21 +23,26 @@ from recurra.lecture.regions import (
     regions_on_plane,
     upper_bound,
 )
+from recurra.lecture.robot import operate
 from recurra.lecture.scalar_case import scalar_gradient, scalar_page
+from recurra.lecture.small_network import SmallNetwork
 
 __all__ = [
     "ElmanWeights",
     "Layer",
     "Rectifier",
+    "SmallNetwork",
     "count_regions",
     "elman_bptt",
     "elman_bptt_double_sum",
     "elman_forward",
     "feedforward_deltas",
     "folding_network",
+    "kept_pairs",
     "layers_of",
     "lower_bound",
     "most_regions",
+    "operate",
     "polygonal_line",
     "polygonal_network",
     "rectifier_of",

@@ -6,17 +6,6 @@ rc.train("tomita", steps=5, out="runs/a")
 ```
 """
 
-import sys
-from importlib import import_module
-from types import ModuleType
-from typing import Any
+from recurra.rooms import make_callable
 
-
-class _Runs(ModuleType):
-    """The room and the function share a name, so the room can be called."""
-
-    def __call__(self, folder: Any = "runs") -> Any:
-        return import_module("recurra.tasks.train").runs(folder)
-
-
-sys.modules[__name__].__class__ = _Runs
+make_callable(__name__, "recurra.tasks.train", "runs")

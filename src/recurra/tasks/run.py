@@ -30,11 +30,15 @@ from recurra.analysis.gradients import GradientFlow, Spectra, recurrent_spectra
 from recurra.analysis.jacobians import StepMap
 from recurra.analysis.neurons import read_unit
 from recurra.analysis.portrait import Portrait, RestingPlaces
+from recurra.analysis.state_space import LocatedAutomaton, StateSpace
 from recurra.analysis.through_time import AblatedText, ThroughTime, ablate_text, watch, watch_reading
 from recurra.analysis.trace_table import TraceTable, trace_table
 from recurra.analysis.unit_study import UnitStudy
 from recurra.errors import OptionError, RunError
+from recurra.export.door import export
+from recurra.export.exported import Exported
 from recurra.lecture.region_count import RegionCount, count_regions
+from recurra.lecture.robot import RobotWork
 from recurra.metrics.confusion import Confusion
 from recurra.models.sampling import Choice
 from recurra.results import Result
@@ -123,6 +127,28 @@ class Run:
             return self.task.untrained_model().to(self.device)
         checkpoint = self.folder.load("best" if self.folder.has("best") else "last")
         return self.task.trained(checkpoint, str(self.path)).to(self.device)
+
+    @property
+    def snapshots(self) -> list[int]:
+        """The steps whose weights were kept on the way: see `at`."""
+        return self.folder.snapshots()
+
+    def at(self, step: int) -> Run:
+        """The run with the weights of a step that `training.snapshots` kept; step 0 is the untrained model.
+
+        ```python
+        [len(run.at(step).fixed_points(input="1").points) for step in run.snapshots]
+        ```
+        """
+        found = Run(self.folder, self.task, self.device)
+        untrained = step == 0
+        model = (
+            self.task.untrained_model()
+            if untrained
+            else self.task.trained(self.folder.load_snapshot(step), str(self.path))
+        )
+        found.model = model.to(self.device)
+        return found
 
     @property
     def _trained_model(self) -> Any:
@@ -261,6 +287,10 @@ class Run:
 
     # -- analyses ----------------------------------------------------------------------------------------------------
 
+    def probe(self, steps: int) -> can.Probe:
+        """The recurrent layers, and typical inputs of at least so many steps as they read them: for analyses of your own."""
+        return dynamics.probe_of(self.task, self._analysed, steps, "probe")
+
     def gradients(self, steps: int = dynamics.FAR, starts: int = 4) -> GradientFlow:
         """How far gradients reach back, with a verdict in words."""
         return dynamics.gradients(self.task, self._analysed, steps, starts)
@@ -286,6 +316,11 @@ class Run:
             )
         return found
 
+    def state_space(self) -> StateSpace:
+        """Trajectories, fixed points, field and basins for every input, and states that are dropped; what does not change is
+        computed once."""
+        return dynamics.state_space(self.task, self._analysed)
+
     def resting_places(self) -> RestingPlaces:
         """Of a network too large for a search: where states that it visits come to rest."""
         return dynamics.rest(self.task, self._analysed)
@@ -306,9 +341,19 @@ class Run:
         self._can(can.HasTriggers, "attractors")
         return dynamics.machine_of(self.task, self._analysed)
 
+    def robot(self, programs: Sequence[int] = (1, 2, 3, 4, 5, 6)) -> RobotWork:
+        """The network operates the washing machine: it presses buttons, waits for the machine's own triggers; mistakes are
+        counted."""
+        self._can(can.HasTriggers, "robot")
+        return dynamics.robot(self.task, self._analysed, programs)
+
     def automaton(self, method: str | None = None, **options: Any) -> Extraction | WeightedExtraction:
         """The finite automaton in a network that reads tokens; options `states`, `most`, `strings`, `scored`."""
         return dynamics.automaton(self.task, self._analysed, method, **options)
+
+    def located_automaton(self) -> LocatedAutomaton:
+        """A quick automaton with the states of the network that belong to each of its own, for a picture of both."""
+        return dynamics.located_automaton(self.task, self._analysed)
 
     def linked_attractors(self, machine: Any) -> dict[str, list[int]]:
         """By state of an extracted automaton, the attractors that the same triggers lead to."""
@@ -365,6 +410,15 @@ class Run:
         # the report reads runs: it stands above them
         page: Path = import_module("recurra.report.contents").write_report(self).path
         return page
+
+    def export(self, to: str = "onnx", out: str | os.PathLike[str] | None = None, **options: Any) -> Exported:
+        """Write the model so that other programs can run it: `onnx`, `c` or `weights`, into `out` or RUN/export/FORMAT.
+
+        The recipe's settings and the vocabulary go with it; options as for `rc.export`.
+        """
+        facts = {"recipe": self.folder.recipe, "vocabulary": self.task.vocabulary}
+        folder = self.path / "export" / to if out is None else Path(out)
+        return export(self._trained_model, to, folder, facts=facts, **options)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 

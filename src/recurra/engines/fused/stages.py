@@ -16,7 +16,7 @@ tape is hardly ever larger than the drives alone; therefore a pass must read its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -227,8 +227,6 @@ def plan(graph: Graph) -> Plan:
     graph = folded.graph
     lowered = lower(graph)
     adjoint = derive(lowered)
-    forward_groups = [(group.products, group.argument, None) for group in lowered.groups]
-    nexts = [(update, Place("next", state.name)) for state, update in zip(graph.states, lowered.updates, strict=True)]
 
     # the backward run's outputs: adjoints of drives and products, of states and of parameters, and arguments of products
     zero = make("constant")
@@ -259,9 +257,10 @@ def plan(graph: Graph) -> Plan:
     outputs += [(node, Place("argument", number=k)) for node, k in known.items()]
 
     kept = _choose_tape(outputs, lowered, graph)
-    tape, width = _place_tape(kept, graph, nexts, forward_groups)
-    saved = [(node, Place("tape", number=slot)) for node, slot in tape.items() if node.kind != "drive"]
-    forward = schedule([*nexts, *saved], _given_forward(graph), forward_groups)
+    tape, width = _place_tape(kept, lowered)
+    forward = schedule_forward(
+        lowered, [(node, Place("tape", number=slot)) for node, slot in tape.items() if node.kind != "drive"]
+    )
 
     back_groups = [
         ((make("back", *products, name=str(k)),), None, Place("gradient", number=places[k]))
@@ -271,6 +270,14 @@ def plan(graph: Graph) -> Plan:
     return Plan(
         folded, lowered, forward, backward, width, len(slots), tuple(places), tuple(arguments), tuple(accumulated)
     )
+
+
+def schedule_forward(lowered: Lowered, tape: Iterable[tuple[Node, Place]] = ()) -> Step:
+    """The step from states to next states, and what of it is kept: nothing, where no backward run follows."""
+    graph = lowered.graph
+    nexts = [(update, Place("next", state.name)) for state, update in zip(graph.states, lowered.updates, strict=True)]
+    groups = [(group.products, group.argument, None) for group in lowered.groups]
+    return schedule([*nexts, *tape], _given_forward(graph), groups)
 
 
 def _find_run(slots: list[Node], wanted: tuple[Node, ...]) -> int:
@@ -337,15 +344,11 @@ def _choose_tape(outputs: list[tuple[Node, Place]], lowered: Lowered, graph: Gra
     return list(kept)
 
 
-def _place_tape(
-    kept: list[Node],
-    graph: Graph,
-    nexts: list[tuple[Node, Place]],
-    groups: Sequence[tuple[tuple[Node, ...], Node | None, Place | None]],
-) -> tuple[dict[Node, int], int]:
+def _place_tape(kept: list[Node], lowered: Lowered) -> tuple[dict[Node, int], int]:
     """A slot for each kept value: that of a drive which no later pass reads, or a new one."""
+    graph = lowered.graph
     trial = [(node, Place("tape", number=-1 - k)) for k, node in enumerate(kept) if node.kind != "drive"]
-    step = schedule([*nexts, *trial], _given_forward(graph), groups)
+    step = schedule_forward(lowered, trial)
     last_read = dict.fromkeys(graph.drives, 0)
     written: dict[Node, int] = {}
     for index, each in enumerate(step.passes):
