@@ -19,7 +19,7 @@ from recurra.errors import DataError, OptionError, RecurraError
 from recurra.lab.folder import LabFolder
 from recurra.lab.replies import Folder, as_json, as_picture, open_line
 from recurra.results import to_plain
-from recurra.tasks.capabilities import Probes, ReadsText, offers
+from recurra.tasks.capabilities import Probes, ReadsText, find, offers
 from recurra.tasks.run import Run
 
 router = APIRouter()
@@ -235,5 +235,7 @@ def _task(run: Run) -> Any:
 
 def _graph(run: Run) -> Any:
     model = run.model
-    layer = model.recurrent if hasattr(model, "recurrent") else _task(run).probe(model, 1).layer
+    layer = (
+        model.recurrent if hasattr(model, "recurrent") else find(run.task, Probes, "through_time").probe(model, 1).layer
+    )
     return layer.cell.graph
