@@ -17,7 +17,8 @@ demo: $(STAMP)
 	$(BIN)/recurra explain $$run && \
 	echo && echo "Next: $(BIN)/recurra sample $$run --prime 'class '          more text" && \
 	echo "      $(BIN)/recurra train text data.path=FILE              a text of your own" && \
-	echo "      $(BIN)/recurra check examples/fading.py:fading        a cell of your own, on every engine"
+	echo "      $(BIN)/recurra check examples/fading.py:fading        a cell of your own, on every engine" && \
+	echo && echo "A live page in the browser about this run: $(BIN)/recurra lab $$run"
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2
