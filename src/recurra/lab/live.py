@@ -12,7 +12,8 @@ from typing import Any
 
 from recurra.errors import RunError
 from recurra.lab.folder import LabFolder
-from recurra.runs.folder import METRICS, RECIPE, RunFolder
+from recurra.runs.creation import RECIPE
+from recurra.runs.folder import METRICS, RunFolder
 from recurra.runs.lock import holder
 from recurra.runs.log import Log
 
