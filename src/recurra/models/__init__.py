@@ -9,6 +9,7 @@ from recurra.models.feedforward import Feedforward, basis_expansion, convolution
 from recurra.models.forecast import Forecaster
 from recurra.models.jordan import Jordan
 from recurra.models.language import LanguageModel
+from recurra.models.lengths import LengthLanguageModel
 from recurra.models.markov import Markov, best_markov
 from recurra.models.readout import Readout
 from recurra.models.reservoir import EchoState
@@ -33,6 +34,7 @@ __all__ = [
     "Forecaster",
     "Jordan",
     "LanguageModel",
+    "LengthLanguageModel",
     "Markov",
     "Readout",
     "Tagger",

@@ -13,7 +13,17 @@ from recurra.tasks.task import Task
 from recurra.training.distributed import Ranks
 
 KINDS = (
-    *("language", "conditioned", "translate", "classify", "signal_noise", "events", "machine_log", "forecast"),
+    *(
+        "language",
+        "lengths",
+        "conditioned",
+        "translate",
+        "classify",
+        "signal_noise",
+        "events",
+        "machine_log",
+        "forecast",
+    ),
     *("piano_roll", "memory", "formal", "jordan", "tree", "feedforward", "reservoir"),
 )
 """The files of tasks, in the order in which their recipes are listed."""

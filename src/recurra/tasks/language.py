@@ -42,6 +42,7 @@ from recurra.training.window_fit import fit_window_model
 from recurra.types import Float, setting
 
 TOKENS = ("byte", "char", "word", "bpe")
+ENDINGS = ("symbol", "stop")
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,20 @@ class TextData:
 
 
 @dataclass(frozen=True)
+class LanguageModelSettings(StepModelSettings):
+    ending: str = setting(
+        "symbol",
+        "how a sequence ends: symbol (a token like the others), stop (a stop probability emitted at each step)",
+        choices=ENDINGS,
+        added=True,
+        idle=lambda s: None if s.data.sequences else "one long text has no end (data.sequences=false)",
+    )
+
+
+@dataclass(frozen=True)
 class LanguageSettings(Settings):
     data: TextData = field(default_factory=TextData)
-    model: StepModelSettings = field(default_factory=StepModelSettings)
+    model: LanguageModelSettings = field(default_factory=LanguageModelSettings)
 
     @property
     def streams(self) -> bool:
@@ -298,9 +310,9 @@ class LanguageTask(TextTask[LanguageModel]):
 
     def model_for(self, vocabulary_size: int) -> LanguageModel:
         """The untrained model for any vocabulary."""
-        return LanguageModel(
-            vocabulary_size, self.make_recurrent(), tied=self.settings.model.tied, **self.step_options()
-        )
+        model = self.settings.model
+        stop = self.tokenizer.end if model.ending == "stop" else None
+        return LanguageModel(vocabulary_size, self.make_recurrent(), tied=model.tied, stop=stop, **self.step_options())
 
     def make_trainer(self, model: LanguageModel) -> Trainer:
         corpus = self.corpus
@@ -435,7 +447,7 @@ def python_source_recipe() -> LanguageSettings:
     """the source of Python's standard library on this machine; about a minute, needs no download"""
     return LanguageSettings(
         data=TextData(tokens="char", min_count=100, limit=700_000),
-        model=StepModelSettings(cell="lstm_coupled", hidden_size=256, embedding_size=64, dropout=0.15),
+        model=LanguageModelSettings(cell="lstm_coupled", hidden_size=256, embedding_size=64, dropout=0.15),
         training=Training(
             steps=3000,
             batch_size=16,
@@ -454,7 +466,7 @@ def text() -> LanguageSettings:
     """any text file: data.path=FILE"""
     return LanguageSettings(
         data=TextData(tokens="char", valid=0.1, test=0.0),
-        model=StepModelSettings(cell="lstm", hidden_size=320, embedding_size=64, dropout=0.15),
+        model=LanguageModelSettings(cell="lstm", hidden_size=320, embedding_size=64, dropout=0.15),
         training=Training(
             steps=4600,
             batch_size=16,
@@ -472,7 +484,7 @@ def names() -> LanguageSettings:
     """any file with one short sequence per line: data.path=FILE"""
     return LanguageSettings(
         data=TextData(tokens="char", sequences=True, valid=0.1, test=0.1),
-        model=StepModelSettings(cell="lstm", hidden_size=320, embedding_size=32, dropout=0.4, input_dropout=0.1),
+        model=LanguageModelSettings(cell="lstm", hidden_size=320, embedding_size=32, dropout=0.4, input_dropout=0.1),
         training=Training(
             steps=8000,
             batch_size=64,

@@ -90,7 +90,7 @@ class TranslateModelSettings(ModelSettings):
     decoder_cell: str | None = setting(None, "the decoder's cell; none: as model.cell")
     bidirectional: bool = setting(True, "the encoder reads in both directions")
     context: str = setting(
-        "attention", "how the decoder hears of the source: input, state, both or attention", choices=CONTEXTS
+        "attention", "how the decoder hears of the source: input, state, both, attention or final", choices=CONTEXTS
     )
     attention: str = setting(
         "additive",
@@ -244,6 +244,7 @@ class TranslationTask(Task[Translator]):
     def about_model(self, model: Translator) -> str:
         settings = self.settings.model
         how = f"{settings.attention} attention" if settings.context == "attention" else f"context as {settings.context}"
+        how = "the encoder's final state" if settings.context == "final" else how
         engine = model.decoder.explain(self.settings.training.batch_size).engine.name
         return f"{super().about_model(model)}, {how}, engine {engine}"
 
