@@ -29,6 +29,7 @@ FORECAST_SOLVED = [*SOLVED, "training.starts=3", "training.horizon=10"]
 CASES: dict[str, list[str]] = {
     "text": [*TOKENS, "data.path=text.txt", "training.truncation=every:8", "data.test=0.1"],
     "names": [*TOKENS, "data.path=names.txt"],
+    "lengths": [*TOKENS, "data.path=names.txt"],
     "conditioned": [*TOKENS, "data.path=classes.txt"],
     "translate": [*TOKENS, "data.path=pairs.tsv"],
     "addition": [*TOKENS, "data.count=200"],
@@ -55,7 +56,7 @@ CASES: dict[str, list[str]] = {
     "reservoir on narma": [*SOLVED, "data.length=500", "data.task=narma"],
 }
 
-ALIKE = ("addition", "conditioned", "dyck", "flip-flop", "forecast", "names", "piano-roll", "reservoir")
+ALIKE = ("addition", "conditioned", "dyck", "flip-flop", "forecast", "lengths", "names", "piano-roll", "reservoir")
 ALIKE += ("signal-and-noise", "tag", "tomita", "washing-machine")
 """Cases whose settings are mostly those of others: they are looked at where there is more time."""
 
@@ -79,6 +80,8 @@ OTHERS: dict[str, list[str]] = {
     "dtype": ["float64"],
     "engine": ["fused", "eager"],
     "context": ["input"],
+    "ending": ["stop"],
+    "condition": ["state"],
     "attention": ["dot"],
     "head": ["last", "quantiles", "chain"],
     "noise": ["0.2"],

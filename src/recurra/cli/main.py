@@ -22,6 +22,11 @@ from recurra.cli.explain import explain
 from recurra.cli.export import export
 from recurra.cli.flag import flag
 from recurra.cli.forecast import forecast
+from recurra.cli.lecture import lecture
+from recurra.cli.lecture_activations import activations
+from recurra.cli.lecture_approximate import approximate
+from recurra.cli.lecture_automaton import automaton as lecture_automaton
+from recurra.cli.lecture_scalar import scalar
 from recurra.cli.mimic import mimic
 from recurra.cli.predict import predict
 from recurra.cli.recipes import recipes
@@ -72,6 +77,9 @@ bench.command()(language)
 bench.command()(depth)
 bench.command()(bench_mimic)
 app.add_typer(bench, name="bench")
+for shown in (scalar, activations, approximate, lecture_automaton):
+    lecture.command()(shown)
+app.add_typer(lecture, name="lecture")
 
 
 def _version(asked: bool) -> None:

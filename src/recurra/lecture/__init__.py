@@ -1,5 +1,8 @@
-"""What is for learning: back-propagation through time by hand, the scalar case, linear regions."""
+"""What is for learning: back-propagation through time by hand, the scalar case, linear regions, approximation, automata."""
 
+from recurra.lecture.activations import Activations, activations
+from recurra.lecture.approximation import Approximation, approximate
+from recurra.lecture.automaton_network import AutomatonNetwork, automaton_network
 from recurra.lecture.by_hand import (
     ElmanWeights,
     Layer,
@@ -22,12 +25,20 @@ from recurra.lecture.regions import (
     regions_on_plane,
     upper_bound,
 )
-from recurra.lecture.scalar_case import scalar_gradient, scalar_page
+from recurra.lecture.scalar_case import ScalarCase, scalar_case, scalar_gradient
+from recurra.lecture.scalar_page import scalar_page
 
 __all__ = [
+    "Activations",
+    "Approximation",
+    "AutomatonNetwork",
     "ElmanWeights",
     "Layer",
     "Rectifier",
+    "ScalarCase",
+    "activations",
+    "approximate",
+    "automaton_network",
     "count_regions",
     "elman_bptt",
     "elman_bptt_double_sum",
@@ -42,6 +53,7 @@ __all__ = [
     "rectifier_of",
     "regions_on_line",
     "regions_on_plane",
+    "scalar_case",
     "scalar_gradient",
     "scalar_page",
     "stochastic_backpropagation",

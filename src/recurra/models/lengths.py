@@ -16,7 +16,7 @@ from recurra.types import Float, Int, State
 class LengthLanguageModel(nn.Module):
     """P(y₁ … y_τ) = P(τ) Π P(y_t | y₁ … y_{t−1}, τ − t + 1 tokens are left).
 
-    - `language`: what predicts the tokens. `longest`: lengths are 0 to `longest`; P(τ) is a softmax that is learned with the rest.
+    - `language`: what predicts the tokens. `longest`: of lengths 0 to `longest`, P(τ) is a softmax, learned with the rest.
     - `never`: tokens that no sequence has inside, such as its start and its end: they get no probability.
 
     How much is left has a vector of its own, which is added to that of the token read. `given(τ)` is the language model

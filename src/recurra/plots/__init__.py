@@ -2,9 +2,12 @@
 
 from recurra.cells.picture import draw as draw_cell
 from recurra.plots import (  # noqa: F401  each registers its painters
+    activations,
+    approximation,
     attention,
     attractors,
     automaton,
+    automaton_network,
     basins,
     confusion,
     decision_tree,
@@ -15,6 +18,7 @@ from recurra.plots import (  # noqa: F401  each registers its painters
     gradients,
     penalties,
     regions,
+    scalar_case,
     spectrum,
     units,
 )

@@ -27,7 +27,7 @@ from recurra.types import Float
 @dataclass(frozen=True)
 class LengthSettings(LanguageSettings):
     whole: ClassVar[str | None] = "lines"
-    model: StepModelSettings = field(default_factory=StepModelSettings)  # type: ignore[assignment]  # the length ends them
+    model: StepModelSettings = field(default_factory=StepModelSettings)  # type: ignore[assignment]
 
     def check(self) -> None:
         super().check()
@@ -39,7 +39,8 @@ class LengthTask(LanguageTask):
     """A language model on lines that decides on the length first."""
 
     factorisation = "The length first: P(y1 … yτ) = P(τ) Π P(yt | y1 … yt−1, how much is left). Each output is fed back as the next input."
-    reading: Any = None  # what a step predicts depends on how much is left: the tokens alone are no finite machine
+    # what a step predicts depends on how much is left: the tokens alone are no finite machine
+    reading: Any = None
     held_out: Any = None
 
     def make_model(self) -> Any:
