@@ -24,10 +24,8 @@ def test_every_replica_gets_the_gradient_that_autograd_finds(
     for t in range(T):
         h = ACTIVATIONS[activation](v[t] * h + w[t] * x[t])
     predicted, y = ACTIVATIONS[output](u * h), torch.tensor(0.4, dtype=torch.float64)
-    if error == "square":
-        loss = 0.5 * (predicted - y).square()
-    else:
-        loss = torch.nn.functional.binary_cross_entropy(predicted, y)
+    cross_entropy = torch.nn.functional.binary_cross_entropy
+    loss = 0.5 * (predicted - y).square() if error == "square" else cross_entropy(predicted, y)
     loss.backward()
     given = {"v": v.tolist() if replicas else 0.8, "w": w.tolist() if replicas else 1.1, "u": float(u.detach())}
     found = scalar_case(x, 0.4, activation=activation, output=output, error=error, start=0.3, **given)

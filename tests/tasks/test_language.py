@@ -13,7 +13,7 @@ from recurra.cli.main import run
 from recurra.errors import OptionError
 from recurra.tasks import language
 from recurra.tasks.catalogue import find_recipe, make_task
-from recurra.tasks.language import TextData, read_corpus
+from recurra.tasks.corpus import TextData, read_corpus
 from recurra.tasks.settings import override
 from recurra.training.window_fit import fit_window_model
 from tests.cli.test_train import refused

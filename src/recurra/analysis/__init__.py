@@ -6,6 +6,7 @@ from recurra.analysis.automata.finite import Moore
 from recurra.analysis.automata.own import extract_automaton
 from recurra.analysis.column_labels import read_column
 from recurra.analysis.echo import echo_state
+from recurra.analysis.embeddings import Embeddings, look_at_embeddings
 from recurra.analysis.fields import (
     basins,
     plane_of_principal_components,
@@ -18,22 +19,28 @@ from recurra.analysis.fixed_points import find_fixed_points
 from recurra.analysis.gradients import gradient_flow, lyapunov, recurrent_spectra, spectrum
 from recurra.analysis.jacobians import StepMap
 from recurra.analysis.neurons import Unit, record_activity, search
+from recurra.analysis.order_tables import OrderComparison
 from recurra.analysis.portrait import phase_portrait
-from recurra.analysis.source_labels import python_labels, text_labels
+from recurra.analysis.source_labels import c_labels, json_labels, python_labels, text_labels
 from recurra.analysis.trace_table import trace_table
 from recurra.analysis.unit_study import find_units
 
 __all__ = [
+    "Embeddings",
     "Moore",
+    "OrderComparison",
     "StepMap",
     "Unit",
     "basins",
+    "c_labels",
     "echo_state",
     "extract_automaton",
     "find_attractors",
     "find_fixed_points",
     "find_units",
     "gradient_flow",
+    "json_labels",
+    "look_at_embeddings",
     "losses",
     "lyapunov",
     "phase_portrait",

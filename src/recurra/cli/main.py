@@ -13,10 +13,12 @@ from recurra.cli.bench import bench
 from recurra.cli.bench_cells import cells as bench_cells
 from recurra.cli.bench_depth import depth
 from recurra.cli.bench_language import language
+from recurra.cli.bench_memory import memory
 from recurra.cli.bench_mimic import mimic as bench_mimic
 from recurra.cli.bench_training import training
 from recurra.cli.cells import cells
 from recurra.cli.check import check
+from recurra.cli.embeddings import embeddings
 from recurra.cli.evaluate import evaluate
 from recurra.cli.explain import explain
 from recurra.cli.export import export
@@ -28,6 +30,7 @@ from recurra.cli.lecture_approximate import approximate
 from recurra.cli.lecture_automaton import automaton as lecture_automaton
 from recurra.cli.lecture_scalar import scalar
 from recurra.cli.mimic import mimic
+from recurra.cli.orders import orders
 from recurra.cli.predict import predict
 from recurra.cli.recipes import recipes
 from recurra.cli.regions import regions
@@ -63,6 +66,8 @@ VERBS = (
     explain,
     mimic,
     units,
+    embeddings,
+    orders,
     automaton,
     regions,
     export,
@@ -76,6 +81,7 @@ bench.command()(training)
 bench.command()(language)
 bench.command()(depth)
 bench.command()(bench_mimic)
+bench.command()(memory)
 app.add_typer(bench, name="bench")
 for shown in (scalar, activations, approximate, lecture_automaton):
     lecture.command()(shown)

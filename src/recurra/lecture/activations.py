@@ -24,8 +24,12 @@ class Activations(Result):
 
     def table(self) -> Table:
         rows = [
-            (name, f"{float(y.min()):.3g} to {float(y.max()):.3g}", f"{float(self.slopes[name].max()):.3g}")
-            + (f"{float(self.slopes[name][0]):.2g}, {float(self.slopes[name][-1]):.2g}",)
+            (
+                name,
+                f"{float(y.min()):.3g} to {float(y.max()):.3g}",
+                f"{float(self.slopes[name].max()):.3g}",
+                f"{float(self.slopes[name][0]):.2g}, {float(self.slopes[name][-1]):.2g}",
+            )
             for name, y in self.values.items()
         ]
         ends = f"slope at {float(self.a[0]):g} and {float(self.a[-1]):g}"

@@ -72,8 +72,12 @@ class ScalarCase(Result):
     def table(self) -> Table:
         T = len(self.x)
         rows = [
-            (f"{k}", f"{T - k}", *(f"{float(each):.4g}" for each in (self.x[T - 1 - k], self.states[T - k])))
-            + tuple(f"{float(each[k]):.3e}" for each in (self.products, self.of_w, self.of_v))
+            (
+                f"{k}",
+                f"{T - k}",
+                *(f"{float(each):.4g}" for each in (self.x[T - 1 - k], self.states[T - k])),
+                *(f"{float(each[k]):.3e}" for each in (self.products, self.of_w, self.of_v)),
+            )
             for k in range(T)
         ]
         title = (

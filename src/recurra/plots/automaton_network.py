@@ -30,5 +30,5 @@ def paint_automaton_network(axis: Any, network: AutomatonNetwork) -> None:
             panel.set_xticks(range(len(across)), across, rotation=90, fontsize=10)
         if len(down) <= 30:
             panel.set_yticks(range(len(down)), down, fontsize=10)
-    bias = float(direction.b[0]) / network.gain
+    bias = float(direction.b[0].detach()) / network.gain
     figure.suptitle(f"{len(names)} units, weights 0 or {network.gain:g}; every bias is {bias:g} of that", fontsize=14)

@@ -13,17 +13,8 @@ from recurra.tasks.task import Task
 from recurra.training.distributed import Ranks
 
 KINDS = (
-    *(
-        "language",
-        "lengths",
-        "conditioned",
-        "translate",
-        "classify",
-        "signal_noise",
-        "events",
-        "machine_log",
-        "forecast",
-    ),
+    *("language", "lengths", "fixed_window", "conditioned", "translate"),
+    *("classify", "signal_noise", "events", "machine_log", "forecast"),
     *("piano_roll", "memory", "formal", "jordan", "tree", "feedforward", "reservoir"),
 )
 """The files of tasks, in the order in which their recipes are listed."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from recurra.analysis.automata.reading import Reading
+from recurra.analysis.embeddings import Embeddings, look_at_embeddings
 from recurra.data.encoding import Channels, Names, Tokens, encoder_from_json, fit_encoder, flat_labels
 from recurra.data.labelled import How, Labelled, read_labelled
 from recurra.data.labelled_batches import LabelledSequences
@@ -25,7 +26,7 @@ from recurra.models.decision_tree import Numbers
 from recurra.models.labelling import Labeller
 from recurra.models.tag import Tagger
 from recurra.tasks.capabilities import Probe
-from recurra.tasks.language import TOKENS
+from recurra.tasks.corpus import TOKENS
 from recurra.tasks.recipe import RECIPES, recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples, Predictions
 from recurra.tasks.task import ModelSettings, Settings, StepTask, check_shares, given_test, given_valid, make_penalty
@@ -433,6 +434,12 @@ class LabelTask(StepTask[Labeller]):
 
     def output_names(self) -> list[str]:
         return self.names.names
+
+    def embeddings(self, model: Labeller) -> Embeddings:
+        """The vectors of tokens, looked at."""
+        if model.embedding is None:
+            raise OptionError(f"{self.settings.name}: this model reads numbers, which have no vectors of their own.")
+        return look_at_embeddings(model.embedding.weight, self.input_names())
 
 
 def _shown(sequence: Any) -> str:

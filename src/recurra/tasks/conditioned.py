@@ -22,7 +22,8 @@ from recurra.models.conditioned import CONDITIONS, ConditionedLanguageModel, log
 from recurra.models.language import LanguageModel
 from recurra.models.markov import best_markov
 from recurra.tasks.capabilities import Probe
-from recurra.tasks.language import LanguageSettings, TextData, TextTask, encode_text
+from recurra.tasks.corpus import TextData, encode_text
+from recurra.tasks.language import LanguageSettings, TextTask
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples
 from recurra.tasks.task import StepModelSettings

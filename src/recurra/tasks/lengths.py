@@ -15,7 +15,8 @@ from recurra.errors import DataError, OptionError
 from recurra.models.language import LanguageModel
 from recurra.models.lengths import LengthLanguageModel, sequence_logs
 from recurra.tasks.capabilities import Probe
-from recurra.tasks.language import LanguageSettings, LanguageTask, TextData
+from recurra.tasks.corpus import TextData
+from recurra.tasks.language import LanguageSettings, LanguageTask
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import Evaluation, TextScore
 from recurra.tasks.task import StepModelSettings
@@ -38,7 +39,10 @@ class LengthSettings(LanguageSettings):
 class LengthTask(LanguageTask):
     """A language model on lines that decides on the length first."""
 
-    factorisation = "The length first: P(y1 … yτ) = P(τ) Π P(yt | y1 … yt−1, how much is left). Each output is fed back as the next input."
+    factorisation = (
+        "The length first: P(y1 … yτ) = P(τ) Π P(yt | y1 … yt−1, how much is left). "
+        "Each output is fed back as the next input, so outputs depend on one another."
+    )
     # what a step predicts depends on how much is left: the tokens alone are no finite machine
     reading: Any = None
     held_out: Any = None

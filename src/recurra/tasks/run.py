@@ -23,10 +23,12 @@ import torch
 from recurra.analysis.automata.attractors import Automaton
 from recurra.analysis.automata.extraction import Extraction
 from recurra.analysis.automata.weighted import WeightedExtraction
+from recurra.analysis.embeddings import Embeddings
 from recurra.analysis.fields import Basins
 from recurra.analysis.fixed_points import FixedPoints
 from recurra.analysis.gradients import GradientFlow, Spectra, recurrent_spectra
 from recurra.analysis.jacobians import StepMap
+from recurra.analysis.order_tables import OrderComparison
 from recurra.analysis.portrait import Portrait, RestingPlaces
 from recurra.analysis.trace_table import TraceTable, trace_table
 from recurra.analysis.unit_study import UnitStudy
@@ -311,6 +313,14 @@ class Run:
           list of texts; otherwise the run's held-out part. Options: `gates`, `size`, `seed`.
         """
         return find_units(self.task, self._analysed, labels, text, **options)
+
+    def embeddings(self) -> Embeddings:
+        """The vectors of tokens: nearest neighbours, and a map."""
+        return self._can(can.HasEmbeddings, "embeddings").embeddings(self._analysed)
+
+    def orders(self, most: int = 6) -> OrderComparison:
+        """Tables of order 0 to `most` beside the network: number of parameters and perplexity."""
+        return self._can(can.ComparesOrders, "orders").compare_orders(self._trained_model, most)
 
     def unit(self, unit: str, labels: Sequence[Any] = (), text: Any = None, size: int = 100_000) -> UnitReading:
         """One unit over the text, by name: LAYER.NAME.INDEX as in `0.c.17`."""

@@ -33,7 +33,7 @@ from recurra.models.markov import best_markov
 from recurra.models.sampling import Choice
 from recurra.models.search import Ending, Found, beam_search, draw
 from recurra.models.translate import CONTEXTS, Translator
-from recurra.tasks.language import TOKENS
+from recurra.tasks.corpus import TOKENS
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples, Translation
 from recurra.tasks.task import ModelSettings, Settings, Task, check_shares, given_test, given_valid, of_files
