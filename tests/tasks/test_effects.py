@@ -47,6 +47,9 @@ CASES: dict[str, list[str]] = {
     "washing-machine": [*TOKENS, "data.length=10"],
     "tomita": STRINGS,
     "dyck": STRINGS,
+    "regression": [*TINY, "data.count=60"],
+    "jordan": [*TINY, "data.path=tags.txt", "data.min_count=1"],
+    "fixed-window": [*TINY, "model.embedding_size=5", "data.path=text.txt", "data.test=0.1"],
     "output-recurrence": [*TINY, "data.length=10"],
     "tree": [*TINY, "model.embedding_size=5", "data.count=40", "data.depth=2"],
     "feedforward": [*TINY, "data.count=60"],
@@ -56,7 +59,8 @@ CASES: dict[str, list[str]] = {
     "reservoir on narma": [*SOLVED, "data.length=500", "data.task=narma"],
 }
 
-ALIKE = ("addition", "conditioned", "dyck", "flip-flop", "forecast", "lengths", "names", "piano-roll", "reservoir")
+ALIKE = ("addition", "conditioned", "dyck", "fixed-window", "flip-flop", "forecast", "jordan", "lengths", "names")
+ALIKE += ("piano-roll", "regression", "reservoir")
 ALIKE += ("signal-and-noise", "tag", "tomita", "washing-machine")
 """Cases whose settings are mostly those of others: they are looked at where there is more time."""
 
@@ -81,6 +85,8 @@ OTHERS: dict[str, list[str]] = {
     "engine": ["fused", "eager"],
     "context": ["input"],
     "ending": ["stop"],
+    "padding": ["start"],
+    "shape": ["chain"],
     "condition": ["state"],
     "attention": ["dot"],
     "head": ["last", "quantiles", "chain"],

@@ -171,7 +171,7 @@ class TestBaselines:
     [
         ("text", "training.feeding=techer", "teacher"),
         ("text", "training.average=ema:1.2.3", "ema:0.999"),
-        ("names", "training.truncation=window:4", "data.sequences"),
+        ("text", "training.truncation=none", "whole sequences"),
         ("text", "data.limit=-3", "data.limit"),
     ],
 )

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -29,7 +29,7 @@ def scalar(
     from recurra.runs.disk import replace_file
 
     vs, ws = read_numbers("--v", v), read_numbers("--w", w)
-    how = {"u": u, "activation": activation, "output": output, "error": error, "start": start}
+    how: dict[str, Any] = {"u": u, "activation": activation, "output": output, "error": error, "start": start}
     found = scalar_case(
         read_numbers("--x", x), target, v=vs if len(vs) > 1 else vs[0], w=ws if len(ws) > 1 else ws[0], **how
     )

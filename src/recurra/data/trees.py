@@ -39,6 +39,31 @@ class Tree:
     labels: list[str | None]
 
 
+SHAPES = ("given", "balanced", "chain")
+
+
+def reshaped(tree: Tree, shape: str) -> Tree:
+    """A binary tree over the tokens of another, in their order, with the label of its root.
+
+    - `shape`: `balanced`, of height ⌈log₂ n⌉ over n tokens; `chain`, from the first token to the last, of height n − 1, as a
+      recurrent network reads them; `given`: as it is.
+    """
+    if choose_from("shape", shape, SHAPES) == "given":
+        return tree
+    leaves = [token for token in tree.tokens if token is not None]
+    tokens: list[str | None] = []
+    parents: list[int] = []
+    waiting = [(-1, 0, len(leaves))]  # a parent, and the part of the sequence under one of its children
+    while waiting:
+        parent, start, stop = waiting.pop()
+        parents.append(parent)
+        tokens.append(leaves[start] if stop - start == 1 else None)
+        if stop - start > 1:
+            middle = (start + stop + 1) // 2 if shape == "balanced" else stop - 1
+            waiting += [(len(tokens) - 1, middle, stop), (len(tokens) - 1, start, middle)]
+    return Tree(tokens, parents, [tree.labels[0], *[None] * (len(tokens) - 1)])
+
+
 @dataclass(frozen=True)
 class TreeVocabulary:
     """The tokens that nodes read, numbered after `<unk>` (0) and `<node>` (1: nothing to read), and the classes.

@@ -138,7 +138,7 @@ def approximate(
 
 
 def _ridges(x: Tensor, weights: Tensor, biases: Tensor, activation: str, width: int) -> Float[Tensor, "N K"]:
-    values: Tensor = ACTIVATIONS[activation](x @ weights[:width].T + biases[:width])  # type: ignore[assignment]
+    values: Tensor = ACTIVATIONS[activation](x @ weights[:width].T + biases[:width])
     return torch.cat([values, torch.ones(len(x), 1, dtype=x.dtype)], dim=1)
 
 

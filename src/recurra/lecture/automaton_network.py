@@ -43,7 +43,8 @@ class AutomatonNetwork(Result):
     def predict(self, strings: Int[Tensor, "N T"]) -> Int[Tensor, "N T"]:
         """The number of the class after each symbol."""
         x = nn.functional.one_hot(strings, len(self.machine.symbols)).to(self.output.weight)
-        return self.output(self.layer(x).outputs).argmax(-1)
+        found: Tensor = self.output(self.layer(x).outputs).argmax(-1)
+        return found
 
     def truth(self, strings: Int[Tensor, "N T"]) -> Int[Tensor, "N T"]:
         """The same by the machine."""

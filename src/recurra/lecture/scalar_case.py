@@ -170,7 +170,7 @@ def scalar_gradient(
 
 
 def _value(activation: str, a: Tensor) -> Tensor:
-    made: Tensor = ACTIVATIONS[activation](a)  # type: ignore[assignment]
+    made: Tensor = ACTIVATIONS[activation](a)
     return made
 
 
@@ -179,7 +179,7 @@ def _slope(activation: str, a: Tensor) -> Tensor:
         return torch.ones_like(a)
     partial = OPERATIONS[activation].partials[0]
     assert partial is not None
-    made: Tensor = partial(_value(activation, a), a)  # type: ignore[assignment, arg-type]
+    made: Tensor = partial(_value(activation, a), a)
     return made.to(a.dtype)
 
 

@@ -30,11 +30,12 @@ from recurra.tasks.corpus import TOKENS
 from recurra.tasks.recipe import RECIPES, recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples, Predictions
 from recurra.tasks.task import ModelSettings, Settings, StepTask, check_shares, given_test, given_valid, make_penalty
-from recurra.training.labelling import evaluate_labels, label_loss, most_frequent, predict_labels
+from recurra.training.labelling import bag_of_tokens, evaluate_labels, label_loss, most_frequent, predict_labels
 from recurra.training.loop import Trainer, Training
 from recurra.training.tree_penalty import Steps
 from recurra.types import setting
 
+PADDING = ("masked", "start", "end")
 NOISE = 0.3
 """How much is added to numbers, which have a deviation of 1, unless the settings say it. Vectors of tokens are far smaller."""
 
@@ -114,6 +115,12 @@ class LabelModelSettings(ModelSettings):
 
 @dataclass(frozen=True)
 class ClassifyModelSettings(LabelModelSettings):
+    padding: str = setting(
+        "masked",
+        "shorter sequences of a batch: masked (padding is never read), or start or end (it is read there, as zeros)",
+        choices=PADDING,
+        added=True,
+    )
     head: str = setting("mean", "how steps become one vector: last, mean, max or attention", choices=HEADS)
     pool: int = setting(1, "max-pooling over this many steps, after the convolution", low=1)
 
@@ -456,7 +463,27 @@ class ClassificationTask(LabelTask):
 
     def make_model(self) -> Classifier:
         model = self.settings.model
-        return Classifier(**self.label_options(model.pool), head=model.head)
+        reads = None if model.padding == "masked" else model.padding
+        return Classifier(**self.label_options(model.pool), head=model.head, reads_padding=reads)
+
+    def evaluate(
+        self, model: Labeller, data: str | None = None, *, baselines: bool = True, shuffled: bool = False
+    ) -> Evaluation:
+        """As of labels everywhere; of tokens also beside a bag of them, which knows no order.
+
+        - `shuffled`: also score the model on the same sequences with their steps in random order.
+        """
+        found = super().evaluate(model, data, baselines=baselines)
+        part, name = self.held_out if data is None else (self._read(data), data)
+        rows = dict(found.scores)
+        if shuffled:
+            batches = self.make_batches(part, name)
+            batches.shuffle_steps(self.settings.seed)
+            rows[f"{self.called}, shuffled"] = evaluate_labels(model, batches).scores
+        if baselines and self.encoder.are_tokens:
+            learned, seen = (self.make_batches(each, name) for each in (self.parts.train, part))
+            rows["bag of tokens"] = bag_of_tokens(learned, seen, self.encoder.size, len(self.names)).scores
+        return replace(found, scores=rows)
 
     def describe(self, probabilities: Tensor) -> dict[str, Any]:
         best = int(probabilities[0].argmax())

@@ -67,10 +67,6 @@ class LanguageSettings(Settings):
 
     def check(self) -> None:
         form = self.training.truncation
-        if self.data.sequences and form.startswith("window"):
-            raise OptionError(
-                "training.truncation=window:K is for streams of one long text; use none or every:K with data.sequences."
-            )
         if not self.data.sequences and form == "none":
             raise OptionError(
                 "training.truncation=none needs whole sequences (data.sequences=true); use every:K or window:K."

@@ -62,11 +62,11 @@ class LengthTask(LanguageTask):
 
         def validate(model: LengthLanguageModel) -> float:
             total, count = self.ranks.sum(_total(model, valid)).tolist()
-            return -total / max(1.0, count)
+            return float(-total / max(1.0, count))
 
         return self.train_on(model, train, validate, whole=lambda model, batch: -_logs_of(model, batch).sum())
 
-    def evaluate(
+    def evaluate(  # type: ignore[override]  # it does not go on learning
         self, model: Any, data: str | None = None, *, baselines: bool = True, window: int | None = None
     ) -> Evaluation:
         """Nats per token as of other language models; the length counts where they predict the end."""
