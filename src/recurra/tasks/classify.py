@@ -493,7 +493,13 @@ class ClassificationTask(LabelTask):
 class TaggingTask(LabelTask):
     unit = "step"
     per_step = True
-    factorisation = "Tags are independent given the whole sequence: P(y1 … yT | x) = Π P(yt | x1 … xT)."
+
+    @property
+    def factorisation(self) -> str:  # type: ignore[override]
+        """What a tag depends on: all inputs, or in one direction those up to its step."""
+        if self.settings.model.bidirectional or self.settings.model.convolution is not None:
+            return "Tags are independent given the whole sequence: P(y1 … yT | x) = Π P(yt | x1 … xT)."
+        return "Tags are independent given the inputs so far: P(y1 … yT | x) = Π P(yt | x1 … xt)."
 
     def make_model(self) -> Tagger:
         return Tagger(**self.label_options())

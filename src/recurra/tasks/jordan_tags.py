@@ -56,7 +56,7 @@ class JordanTagSettings(LabelSettings):
 class JordanTaggingTask(TaggingTask):
     """Tags from a network whose only way back is from its output."""
 
-    factorisation = (
+    factorisation = (  # type: ignore[assignment]
         "A product of conditionals of order one: P(y1 … yT | x) = Π P(yt | yt−1, xt). Each output is fed back, "
         "and nothing else goes from step to step."
     )
@@ -113,7 +113,7 @@ class JordanTaggingTask(TaggingTask):
                 nats += float(torch.nn.functional.cross_entropy(logits.double(), targets, reduction="sum"))
                 steps += len(targets)
         row = {"accuracy": hits / max(1, steps), "nats": nats / max(1, steps)}
-        found.scores[f"{self.called}, teacher forcing"] = row  # type: ignore[index]
+        found.scores[f"{self.called}, teacher forcing"] = row
         return found
 
 

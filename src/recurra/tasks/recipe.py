@@ -65,6 +65,7 @@ class Recipe:
             if isinstance(data, str | os.PathLike):
                 check_path(data)
             else:
+                assert self.task.data_kind is not None
                 staged = stage_data(self.task.data_kind, data, **self.task.data_options(made))
             made = override(made, {"data.path": str(staged or data)})
         task = self.task(made, ranks)

@@ -186,7 +186,8 @@ class RegressionTask(Task[Feedforward]):
 def regression_loss(model: Feedforward, batch: Batch) -> Float[Tensor, ""]:
     """½ ‖t − z‖², summed."""
     predicted = model(batch.inputs[:, 0].to(model.output.weight.device))
-    return 0.5 * (predicted - batch.targets[:, 0].to(predicted)).square().sum()
+    loss: Tensor = 0.5 * (predicted - batch.targets[:, 0].to(predicted)).square().sum()
+    return loss
 
 
 def squared_error(model: Feedforward, batches: LabelledBatches, ranks: Ranks = Ranks()) -> float:
@@ -204,7 +205,8 @@ def _line(train: Measured, x: Tensor) -> Float[Tensor, "N 1"]:
     def extended(values: Tensor) -> Tensor:
         return torch.cat([values.double(), torch.ones(len(values), 1, dtype=torch.float64)], dim=1)
 
-    return extended(x) @ torch.linalg.lstsq(extended(train.x), train.labels.double(), driver="gelsd").solution
+    solved: Tensor = torch.linalg.lstsq(extended(train.x), train.labels.double(), driver="gelsd").solution
+    return extended(x) @ solved
 
 
 @recipe(RegressionTask)
