@@ -21,16 +21,38 @@ OPERATIONS = (
     *("sign", "silu", "sin", "softplus", "sqrt", "tanh"),
 )
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Train, open, fit": ("train", "fit", "open", "runs", "Run", "RECIPES"),
+    "Train, open, fit": ("train", "fit", "open", "runs", "Run", "RECIPES", "lab"),
     "Layers": ("Recurrent", "Stepper", "Tree", "Trace", "State", "spectral_radius"),
     "Cells": (
-        *("cell", "Cell", "Graph", "find_cell", "CATALOGUE", "ago", "norm", "where", "Learned", "Fixed", "Ramp"),
+        *(
+            "cell",
+            "Cell",
+            "Graph",
+            "find_cell",
+            "read_cell",
+            "CATALOGUE",
+            "ago",
+            "norm",
+            "where",
+            "Learned",
+            "Fixed",
+            "Ramp",
+        ),
         *("Scattered", "zoneout", "recurrent_dropout"),
     ),
     "Analyses": (
         *("find_fixed_points", "vector_field", "gradient_flow", "lyapunov", "extract_automaton", "find_units"),
     ),
-    "Errors": ("RecurraError", "CellError", "DataError", "EngineError", "OptionError", "RunError", "ShapeError"),
+    "Errors": (
+        "RecurraError",
+        "CellError",
+        "EquationError",
+        "DataError",
+        "EngineError",
+        "OptionError",
+        "RunError",
+        "ShapeError",
+    ),
 }
 """The names of recurra itself, in the order in which one meets them."""
 ABOUT = {

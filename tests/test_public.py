@@ -33,8 +33,8 @@ VALUES = ("CATALOGUE", "RECIPES", "State")
 
 NAMES = {f"rc.{name}": getattr(rc, name) for name in rc.__all__}
 NAMES |= {f"rc.{room}.{name}": getattr(getattr(rc, room), name) for room in ROOMS for name in getattr(rc, room).__all__}
-OWN = {name: it for name, it in NAMES.items() if name.rpartition(".")[2] not in OPERATIONS | {*VALUES, "runs"}}
-OWN = {name: it for name, it in OWN.items() if not isinstance(it, ModuleType)} | {"rc.runs": rc.runs}
+OWN = {name: it for name, it in NAMES.items() if name.rpartition(".")[2] not in OPERATIONS | {*VALUES, "runs", "lab"}}
+OWN = {name: it for name, it in OWN.items() if not isinstance(it, ModuleType)} | {"rc.runs": rc.runs, "rc.lab": rc.lab}
 
 
 def own_docstring(value: Any) -> str:

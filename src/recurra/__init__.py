@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from recurra.cells.catalogue import CATALOGUE, find_cell
+from recurra.cells.grammar import read_cell
 from recurra.cells.graph import Graph
 from recurra.cells.notation import Cell, ago, cell, norm
 from recurra.cells.operations import (
@@ -37,7 +38,16 @@ from recurra.cells.operations import (
 from recurra.cells.parameters import Fixed, Learned, Ramp, Scattered
 from recurra.cells.recurrent_dropout import recurrent_dropout
 from recurra.cells.zoneout import zoneout
-from recurra.errors import CellError, DataError, EngineError, OptionError, RecurraError, RunError, ShapeError
+from recurra.errors import (
+    CellError,
+    DataError,
+    EngineError,
+    EquationError,
+    OptionError,
+    RecurraError,
+    RunError,
+    ShapeError,
+)
 from recurra.layers.initial import spectral_radius
 from recurra.layers.recurrent import Recurrent
 from recurra.layers.stepper import Stepper
@@ -57,12 +67,13 @@ if TYPE_CHECKING:
         vector_field,
     )
     from recurra.export.door import export
+    from recurra.lab.server import open_lab as lab
     from recurra.tasks.catalogue import RECIPES
     from recurra.tasks.fit import fit
     from recurra.tasks.run import Run
     from recurra.tasks.train import open, runs, train
 
-_ROOMS = ("analysis", "data", "export", "lecture", "metrics", "models", "plots", "runs", "training")
+_ROOMS = ("analysis", "data", "export", "lab", "lecture", "metrics", "models", "plots", "runs", "training")
 _LATER = {
     **dict.fromkeys(("extract_automaton", "find_fixed_points", "find_units"), "analysis"),
     **dict.fromkeys(("gradient_flow", "lyapunov", "vector_field"), "analysis"),
@@ -93,6 +104,7 @@ __all__ = [
     "CellError",
     "DataError",
     "EngineError",
+    "EquationError",
     "Fixed",
     "Graph",
     "Learned",
@@ -125,6 +137,7 @@ __all__ = [
     "floor",
     "gelu",
     "gradient_flow",
+    "lab",
     "lecture",
     "linear",
     "log",
@@ -136,6 +149,7 @@ __all__ = [
     "norm",
     "open",
     "plots",
+    "read_cell",
     "recurrent_dropout",
     "relu",
     "runs",

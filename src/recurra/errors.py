@@ -22,6 +22,25 @@ class CellError(RecurraError):
     """A cell's equations cannot be read. The message starts with the line of the cell that is at fault."""
 
 
+class EquationError(CellError):
+    """A cell that was given as text is not in the notation.
+
+    - `line`, `column`, `end_column`: where, counted from 1; the end is `None` where it lies on another line. `remark`: what is
+      wrong there and what to write instead.
+
+    ```python
+    try:
+        rc.read_cell("def f(x, U, h): return tahn(x.h)")
+    except rc.EquationError as error:
+        print(error.line, error.column, error.remark)               # 1 24 'tahn' is not a function … Did you mean 'tanh'? …
+    ```
+    """
+
+    def __init__(self, cell: str, remark: str, line: int, column: int, end_column: int | None = None) -> None:
+        super().__init__(f"line {line}, column {column}: cell {cell!r}: {remark}")
+        self.remark, self.line, self.column, self.end_column = remark, line, column, end_column
+
+
 class EngineError(RecurraError):
     """An engine that was named cannot run what it was given."""
 

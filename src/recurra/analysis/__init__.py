@@ -16,12 +16,15 @@ from recurra.analysis.fields import (
     vector_field,
 )
 from recurra.analysis.fixed_points import find_fixed_points
+from recurra.analysis.gradient_map import gradient_map
 from recurra.analysis.gradients import gradient_flow, lyapunov, recurrent_spectra, spectrum
 from recurra.analysis.jacobians import StepMap
 from recurra.analysis.neurons import Unit, record_activity, search
 from recurra.analysis.order_tables import OrderComparison
 from recurra.analysis.portrait import phase_portrait
 from recurra.analysis.source_labels import c_labels, json_labels, python_labels, text_labels
+from recurra.analysis.state_space import StateSpace
+from recurra.analysis.through_time import watch
 from recurra.analysis.trace_table import trace_table
 from recurra.analysis.unit_study import find_units
 
@@ -29,6 +32,7 @@ __all__ = [
     "Embeddings",
     "Moore",
     "OrderComparison",
+    "StateSpace",
     "StepMap",
     "Unit",
     "basins",
@@ -39,6 +43,7 @@ __all__ = [
     "find_fixed_points",
     "find_units",
     "gradient_flow",
+    "gradient_map",
     "json_labels",
     "look_at_embeddings",
     "losses",
@@ -57,4 +62,5 @@ __all__ = [
     "trace_table",
     "trajectory",
     "vector_field",
+    "watch",
 ]

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from recurra.analysis.ablation import Ablation, losses
-from recurra.analysis.neurons import Activity, Finding, record_activity, search
+from recurra.analysis.neurons import MARGIN, Activity, Finding, Unit, record_activity, search
 from recurra.analysis.source_labels import Labeller, Values, text_labels
 from recurra.data.tokenizers import Tokenizer
 from recurra.errors import DataError, OptionError, choose_from
@@ -155,6 +155,22 @@ def _checked(given: Mapping[str, object], text: str) -> dict[str, Tensor]:
     return found
 
 
+@dataclass(frozen=True)
+class Tracked:
+    """The correlation of a unit with a label, without its sign, beside what the best unit reaches for shifted labels, and the
+    best unit of the untrained network for the same label."""
+
+    label: str
+    score: float
+    shifted_labels: float
+    untrained: float
+
+    @property
+    def is_tracked(self) -> bool:
+        """Whether the unit follows the label: clearly better than both controls."""
+        return self.score >= max(self.shifted_labels, self.untrained) + MARGIN
+
+
 @dataclass(frozen=True, eq=False)
 class UnitStudy(Result):
     """The units that follow each label, the losses without the best ones, and the labels that do not vary, with the reason.
@@ -185,6 +201,18 @@ class UnitStudy(Result):
         missing = [each.label for each in self.findings if not each.is_found]
         first = f"Single units follow {', '.join(found)}." if found else "No single unit follows any of the labels."
         return first + (f" None follows {', '.join(missing)}." if found and missing else "")
+
+    def tracked(self, unit: Unit) -> list[Tracked]:
+        """How well one unit follows each label on the texts that units were scored on, beside both controls; the best first."""
+        values = self.activity.of(unit)
+        found = []
+        for each in self.findings:
+            labels = self.scored.labels[each.label]
+            score = (
+                abs(float(torch.corrcoef(torch.stack([values, labels]))[0, 1])) if float(values.std()) > 1e-6 else 0.0
+            )
+            found.append(Tracked(each.label, score, each.trained.by_chance, each.untrained.hits[0].score))
+        return sorted(found, key=lambda one: -one.score)
 
     def table(self) -> Table:
         return Table(COLUMNS, [self._row(each) for each in self.findings])

@@ -1,8 +1,9 @@
-"""All cells by name, and cells named by a user: `gru`, `skip(d=8)`, `elman(activation=relu)`, `FILE.py:NAME`."""
+"""All cells by name, and cells named by a user: `gru`, `skip(d=8)`, `elman(activation=relu)`, `FILE.py:NAME`, `FILE.json`."""
 
 from __future__ import annotations
 
 import ast
+import json
 import re
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from recurra.cells.notation import Cell
 from recurra.cells.orthogonal import orthogonal
 from recurra.cells.rotation import rotation
 from recurra.cells.skip import skip
+from recurra.cells.stored import restore_cell
 from recurra.cells.user_file import find_in_file
 from recurra.errors import OptionError, nearest
 
@@ -44,12 +46,15 @@ CATALOGUE: dict[str, Cell] = {
     )
 }
 
+LARGEST_FILE = 4_000_000
+"""Bytes of a stored cell."""
+
 
 def find_cell(name: str) -> Cell:
     """The cell of that name.
 
     - `name`: a name of the catalogue (`gru`), `FILE.py:NAME` for a cell of your own, either with options in brackets
-      (`skip(d=8)`, `elman(activation=relu)`).
+      (`skip(d=8)`, `elman(activation=relu)`); or `FILE.json` with a cell that `store_cell` described: no code of it is run.
 
     ```python
     rc.find_cell("elman(activation=relu)").graph.name
@@ -57,16 +62,36 @@ def find_cell(name: str) -> Cell:
     """
     found = re.fullmatch(r"\s*(?P<base>[^()]+?)\s*(?:\((?P<options>.*)\))?\s*", name, re.DOTALL)
     if not found:
-        raise OptionError(f"{name!r} is not a cell's name. Write NAME, NAME(option=value) or FILE.py:NAME.")
+        raise OptionError(f"{name!r} is not a cell's name. Write NAME, NAME(option=value), FILE.py:NAME or FILE.json.")
     base, options = found["base"], found["options"]
     path, colon, inner = base.rpartition(":")
     if colon:
         cell: Cell = find_in_file(Path(path), inner, "cell", lambda value: isinstance(value, Cell))
     elif base in CATALOGUE:
         cell = CATALOGUE[base]
+    elif base.endswith(".json"):
+        cell = _read_stored(Path(base))
     else:
-        raise OptionError(f"cell {base!r} does not exist.{nearest(base, CATALOGUE)} Your own: FILE.py:NAME.")
+        raise OptionError(
+            f"cell {base!r} does not exist.{nearest(base, CATALOGUE)} Your own: FILE.py:NAME or FILE.json."
+        )
     return cell(**_options(options, name)) if options else cell
+
+
+def _read_stored(path: Path) -> Cell:
+    """A cell that a file describes as JSON."""
+    path = path.expanduser()
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise OptionError(f"{str(path)!r} has more than {LARGEST_FILE:,} bytes: it is not a stored cell.")
+        stored = json.loads(path.read_bytes())
+    except OSError as error:
+        raise OptionError(f"the cell {str(path)!r} cannot be read: {error.strerror}.") from error
+    except (ValueError, RecursionError):
+        raise OptionError(
+            f"{str(path)!r} is not JSON. A cell is stored with recurra.cells.stored.store_cell."
+        ) from None
+    return restore_cell(stored)
 
 
 def _options(text: str, name: str) -> dict[str, object]:

@@ -11,7 +11,7 @@ from recurra.results import Table
 
 def cells(
     name: Annotated[
-        str | None, typer.Argument(help="A cell: gru, 'skip(d=8)', FILE.py:NAME. Without it: the list.")
+        str | None, typer.Argument(help="A cell: gru, 'skip(d=8)', FILE.py:NAME, FILE.json. Without it: the list.")
     ] = None,
     picture: Annotated[Path | None, typer.Option(help="Write the picture of the cell to this SVG file.")] = None,
     source: Annotated[str | None, typer.Option(help="Print the code generated for it: cpp, cuda or triton.")] = None,

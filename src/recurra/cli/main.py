@@ -10,6 +10,7 @@ import typer
 
 from recurra.cli.automaton import automaton
 from recurra.cli.bench import bench
+from recurra.cli.bench_c import c as bench_c
 from recurra.cli.bench_cells import cells as bench_cells
 from recurra.cli.bench_depth import depth
 from recurra.cli.bench_language import language
@@ -24,6 +25,7 @@ from recurra.cli.explain import explain
 from recurra.cli.export import export
 from recurra.cli.flag import flag
 from recurra.cli.forecast import forecast
+from recurra.cli.lab import lab
 from recurra.cli.lecture import lecture
 from recurra.cli.lecture_activations import activations
 from recurra.cli.lecture_approximate import approximate
@@ -71,6 +73,7 @@ VERBS = (
     automaton,
     regions,
     export,
+    lab,
     runs,
     recipes,
 )
@@ -82,6 +85,7 @@ bench.command()(language)
 bench.command()(depth)
 bench.command()(bench_mimic)
 bench.command()(memory)
+bench.command()(bench_c)
 app.add_typer(bench, name="bench")
 for shown in (scalar, activations, approximate, lecture_automaton):
     lecture.command()(shown)

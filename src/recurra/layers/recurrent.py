@@ -23,7 +23,7 @@ from recurra.types import CellState, Float, Int, Shape, State, Trace
 class Recurrent(nn.Module):
     """One or more layers of a cell, run through time.
 
-    - `cell`: a cell, or its name (`"lstm"`, `"skip(d=8)"`, `"FILE.py:NAME"`).
+    - `cell`: a cell, or its name (`"lstm"`, `"skip(d=8)"`, `"FILE.py:NAME"`, `"FILE.json"`).
     - `input_size`, `hidden_size`: D and H.
     - `layers`: how many are stacked; each reads the outputs of the one below.
     - `bidirectional`: each layer also runs from the true end of each sequence; `merge` (`concat`, `sum`, `mean`, `mul`) makes

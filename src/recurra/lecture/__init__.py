@@ -1,4 +1,4 @@
-"""What is for learning: back-propagation through time by hand, the scalar case, linear regions, approximation, automata."""
+"""What is for learning: back-propagation through time by hand, the scalar case, regions, approximation, automata, the robot."""
 
 from recurra.lecture.activations import Activations, activations
 from recurra.lecture.approximation import Approximation, approximate
@@ -13,6 +13,7 @@ from recurra.lecture.by_hand import (
     layers_of,
     stochastic_backpropagation,
 )
+from recurra.lecture.pairs import kept_pairs
 from recurra.lecture.region_count import count_regions, polygonal_line
 from recurra.lecture.regions import (
     Rectifier,
@@ -25,8 +26,10 @@ from recurra.lecture.regions import (
     regions_on_plane,
     upper_bound,
 )
+from recurra.lecture.robot import operate
 from recurra.lecture.scalar_case import ScalarCase, scalar_case, scalar_gradient
 from recurra.lecture.scalar_page import scalar_page
+from recurra.lecture.small_network import SmallNetwork
 
 __all__ = [
     "Activations",
@@ -36,6 +39,7 @@ __all__ = [
     "Layer",
     "Rectifier",
     "ScalarCase",
+    "SmallNetwork",
     "activations",
     "approximate",
     "automaton_network",
@@ -45,9 +49,11 @@ __all__ = [
     "elman_forward",
     "feedforward_deltas",
     "folding_network",
+    "kept_pairs",
     "layers_of",
     "lower_bound",
     "most_regions",
+    "operate",
     "polygonal_line",
     "polygonal_network",
     "rectifier_of",

@@ -9,7 +9,9 @@ from recurra.plots import (  # noqa: F401  each registers its painters
     automaton,
     automaton_network,
     basins,
+    beam,
     confusion,
+    curve,
     decision_tree,
     echo,
     embeddings,
@@ -23,6 +25,7 @@ from recurra.plots import (  # noqa: F401  each registers its painters
     regions,
     scalar_case,
     spectrum,
+    through_time,
     units,
 )
 from recurra.plots.automaton import to_dot, to_mermaid, to_svg

@@ -1,4 +1,4 @@
-"""Log norms over the lag: of the product of Jacobians, and of the loss's gradient at each state."""
+"""Log norms over the lag: of the product of Jacobians, of the loss's gradient at each state, and for all pairs (t, k)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from recurra.analysis.gradient_map import GradientMap
 from recurra.analysis.gradients import GradientFlow
 from recurra.plots.figure import COLOURS, DASHES, painter
 
@@ -25,3 +26,22 @@ def paint_gradients(axis: Any, flow: GradientFlow) -> None:
     axis.set(xlabel="k, steps back", ylabel="log₁₀ of the norm", title=f"The gradient {flow.verdict}")
     axis.grid(alpha=0.6)
     axis.legend()
+
+
+@painter(GradientMap, (8, 7))
+def paint_map(axis: Any, found: GradientMap) -> None:
+    """Pairs that do not exist, and gradients that are exactly zero, are left blank."""
+    logs = found.logs.numpy() / np.log(10)
+    shown = np.where(np.isfinite(logs), logs, np.nan)
+    most = max(1.0, float(np.nanmax(np.abs(np.clip(shown, -12, 12)))))
+    shade = axis.imshow(
+        shown,
+        origin="lower",
+        aspect="auto",
+        cmap="RdBu",
+        vmin=-most,
+        vmax=most,
+        extent=(-0.5, found.steps + 0.5, 0.5, found.steps + 0.5),
+    )
+    axis.figure.colorbar(shade, ax=axis, label="log₁₀ ‖∂s(t)/∂s(t−k)‖", shrink=0.8)
+    axis.set(xlabel="k, steps back", ylabel="t", title=f"The gradient {found.verdict}")

@@ -3,13 +3,15 @@
     recipe.json  vocabulary.json  metrics.jsonl  checkpoints/last/  checkpoints/best/  explain/  report.html
 
 Whatever moment a process is killed at, the folder holds a sound checkpoint of the last save that finished, or of the one
-that was under way. Every save replaces `last` and keeps the one before as `previous` (`previous-best` for `best`).
+that was under way. Every save replaces `last` and keeps the one before as `previous` (`previous-best` for `best`). Weights
+that are kept on the way stand beside them as `step-000123`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -36,6 +38,7 @@ RECIPE, VOCABULARY, METRICS, CHECKPOINTS = "recipe.json", "vocabulary.json", "me
 INSIDE = "{run}/"
 """How a recipe names a file of its own run folder."""
 BEFORE = {"last": "previous", "best": "previous-best"}
+_SNAPSHOT = re.compile(r"step-(\d{6,})")
 
 
 class RunFolder:
@@ -216,6 +219,38 @@ class RunFolder:
                 f"the checkpoint before it, of step {found.step}, is used instead."
             )
         return found
+
+    def keep(self, snapshot: Checkpoint) -> None:
+        """Keep weights of the way beside `last` and `best`; one of the same step is replaced. On an error nothing is changed."""
+        folder = self.path / CHECKPOINTS
+        name = f"step-{snapshot.step:06d}"
+        new = folder / writing_name(name)
+        try:
+            self._settle(folder)
+            _write_checkpoint(new, snapshot.weights_only().to_files())
+            if (folder / name).exists():  # a run that went on from before it
+                shutil.rmtree(folder / name)
+            new.rename(folder / name)
+            sync_folder(folder)
+        except OSError as error:
+            shutil.rmtree(new, ignore_errors=True)
+            raise RunError(f"{folder}: the weights of step {snapshot.step} cannot be kept: {reason(error)}.") from error
+
+    def snapshots(self) -> list[int]:
+        """The steps whose weights were kept on the way, in order."""
+        try:
+            names = [_SNAPSHOT.fullmatch(path.name) for path in (self.path / CHECKPOINTS).iterdir()]
+        except OSError:
+            return []
+        return sorted(int(name[1]) for name in names if name)
+
+    def load_snapshot(self, step: int) -> Checkpoint:
+        """The weights of a step that were kept, every byte verified."""
+        known = self.snapshots()
+        if step not in known:
+            found = ", ".join(map(str, known)) or "none; set training.snapshots"
+            raise RunError(f"{self.path} has no snapshot of step {step}. Kept: {found}.")
+        return read_checkpoint(self.path / CHECKPOINTS / f"step-{step:06d}")
 
     def _settle(self, folder: Path) -> None:
         """Make ready for a save: the folder there, the leavings of dead writers gone, the metrics so far on the disk."""

@@ -24,6 +24,30 @@ def _let_go() -> None:
 os.register_at_fork(after_in_child=_let_go)  # else a forked worker that outlives its parent would keep the run locked
 
 
+def holder(folder: Path) -> int | None:
+    """The process that is writing a folder now; `None` if none is.
+
+    The lock is probed only where the process that it names lives: so a probe does not stand in the way of a run that starts.
+    """
+    try:
+        handle = os.open(folder / LOCK, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        text = os.pread(handle, 32, 0).decode(errors="replace").strip()
+        if not text.isdecimal():
+            return None
+        os.kill(int(text), 0)
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return int(text)
+    except (OSError, OverflowError):
+        return None
+    finally:
+        os.close(handle)
+    return None
+
+
 @contextmanager
 def hold(folder: Path) -> Iterator[None]:
     """Be the only writer of a folder, or refuse at once."""

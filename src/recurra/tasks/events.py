@@ -74,7 +74,7 @@ def names_in(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class EventModelSettings:
-    cell: str = setting("lstm", "a name, NAME(option=value), or FILE.py:NAME")
+    cell: str = setting("lstm", "a name, NAME(option=value), FILE.py:NAME, or FILE.json")
     hidden_size: int = setting(64, "units of each layer", low=1)
     layers: int = setting(1, "how many are stacked", low=1)
     embedding_size: int = setting(16, "size of the vectors of an activity and of an attribute's value", low=1)

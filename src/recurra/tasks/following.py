@@ -17,7 +17,7 @@ from recurra.runs.folder import RunFolder
 from recurra.tasks.capabilities import Glimpses, Probes, find, offers
 from recurra.tasks.progress import Display
 from recurra.tasks.tensorboard import Board
-from recurra.training.loop import Finished, Loop, Measured, Save, Step, Validated
+from recurra.training.loop import Finished, Loop, Measured, Save, Snapshot, Step, Validated
 
 GLIMPSES = 20.0
 """Seconds between two glimpses of what the model outputs, at least."""
@@ -145,6 +145,9 @@ def follow(
                     checkpoint = event.make()
                     if folder is not None:
                         folder.save(checkpoint, best=event.is_best)
+                case Snapshot():
+                    if folder is not None:
+                        folder.keep(event.make())
                 case Finished():
                     why, failed = event.why, event.failed
             if stop.asked:

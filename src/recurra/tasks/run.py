@@ -23,24 +23,30 @@ import torch
 from recurra.analysis.automata.attractors import Automaton
 from recurra.analysis.automata.extraction import Extraction
 from recurra.analysis.automata.weighted import WeightedExtraction
+from recurra.analysis.beam import BeamTree
 from recurra.analysis.embeddings import Embeddings
 from recurra.analysis.fields import Basins
 from recurra.analysis.fixed_points import FixedPoints
 from recurra.analysis.gradients import GradientFlow, Spectra, recurrent_spectra
 from recurra.analysis.jacobians import StepMap
+from recurra.analysis.neurons import read_unit
 from recurra.analysis.order_tables import OrderComparison
 from recurra.analysis.portrait import Portrait, RestingPlaces
+from recurra.analysis.state_space import LocatedAutomaton, StateSpace
+from recurra.analysis.through_time import AblatedText, ThroughTime, ablate_text, watch, watch_reading
 from recurra.analysis.trace_table import TraceTable, trace_table
 from recurra.analysis.unit_study import UnitStudy
 from recurra.errors import OptionError, RunError
 from recurra.export.door import export
 from recurra.export.exported import Exported
 from recurra.lecture.region_count import RegionCount, count_regions
+from recurra.lecture.robot import RobotWork
 from recurra.metrics.confusion import Confusion
 from recurra.models.sampling import Choice
 from recurra.results import Result
 from recurra.runs.disk import arrays_to_bytes, reason, replace_file, to_json
-from recurra.runs.folder import INSIDE, RunFolder
+from recurra.runs.folder import INSIDE, METRICS, RunFolder
+from recurra.runs.log import POINTS, Curve, Log
 from recurra.tasks import capabilities as can
 from recurra.tasks import dynamics
 from recurra.tasks.catalogue import open_task
@@ -62,7 +68,7 @@ from recurra.tasks.results import (
 from recurra.tasks.settings import to_dict
 from recurra.tasks.task import Task, check_device
 from recurra.tasks.tensorboard import find_writer
-from recurra.tasks.unit_search import UnitReading, find_units, read_one_unit
+from recurra.tasks.unit_search import UnitReading, find_units, read_one_text, read_one_unit
 
 
 class Run:
@@ -107,6 +113,10 @@ class Run:
         """Every row of the log, in order: `pandas.DataFrame(run.metrics)`."""
         return self.folder.metrics()
 
+    def curve(self, name: str = "loss", points: int = POINTS) -> Curve:
+        """One metric over the steps, thinned to so many points at most: `run.curve("valid").plot()`."""
+        return Log(self.path / METRICS).curve(name, points)
+
     @property
     def is_trained(self) -> bool:
         """Whether there is a checkpoint."""
@@ -119,6 +129,28 @@ class Run:
             return self.task.untrained_model().to(self.device)
         checkpoint = self.folder.load("best" if self.folder.has("best") else "last")
         return self.task.trained(checkpoint, str(self.path)).to(self.device)
+
+    @property
+    def snapshots(self) -> list[int]:
+        """The steps whose weights were kept on the way: see `at`."""
+        return self.folder.snapshots()
+
+    def at(self, step: int) -> Run:
+        """The run with the weights of a step that `training.snapshots` kept; step 0 is the untrained model.
+
+        ```python
+        [len(run.at(step).fixed_points(input="1").points) for step in run.snapshots]
+        ```
+        """
+        found = Run(self.folder, self.task, self.device)
+        untrained = step == 0
+        model = (
+            self.task.untrained_model()
+            if untrained
+            else self.task.trained(self.folder.load_snapshot(step), str(self.path))
+        )
+        found.model = model.to(self.device)
+        return found
 
     @property
     def _trained_model(self) -> Any:
@@ -237,6 +269,10 @@ class Run:
         task = self._can(can.Translates, "translate")
         return task.translate(self._trained_model, texts, generator=_generator(seed), **options)
 
+    def beam(self, text: str, width: int = 4, length_power: float = 1.0) -> BeamTree:
+        """What a beam search for the translation of a text held at each step, as a tree."""
+        return self._can(can.SearchesBeam, "beam").beam(self._trained_model, text, width, length_power)
+
     def forecast(self, steps: int = 100, data: Any = None) -> Forecast:
         """How the run's series goes on, or that of other data, run free."""
         return self._can(can.Forecasts, "forecast").forecast(self._trained_model, steps, self._data(data))
@@ -252,6 +288,10 @@ class Run:
         return task.examples(self.model) if can.offers(task, can.HasExamples) else None
 
     # -- analyses ----------------------------------------------------------------------------------------------------
+
+    def probe(self, steps: int) -> can.Probe:
+        """The recurrent layers, and typical inputs of at least so many steps as they read them: for analyses of your own."""
+        return dynamics.probe_of(self.task, self._analysed, steps, "probe")
 
     def gradients(self, steps: int = dynamics.FAR, starts: int = 4) -> GradientFlow:
         """How far gradients reach back, with a verdict in words."""
@@ -278,6 +318,11 @@ class Run:
             )
         return found
 
+    def state_space(self) -> StateSpace:
+        """Trajectories, fixed points, field and basins for every input, and states that are dropped; what does not change is
+        computed once."""
+        return dynamics.state_space(self.task, self._analysed)
+
     def resting_places(self) -> RestingPlaces:
         """Of a network too large for a search: where states that it visits come to rest."""
         return dynamics.rest(self.task, self._analysed)
@@ -298,9 +343,19 @@ class Run:
         self._can(can.HasTriggers, "attractors")
         return dynamics.machine_of(self.task, self._analysed)
 
+    def robot(self, programs: Sequence[int] = (1, 2, 3, 4, 5, 6)) -> RobotWork:
+        """The network operates the washing machine: it presses buttons, waits for the machine's own triggers; mistakes are
+        counted."""
+        self._can(can.HasTriggers, "robot")
+        return dynamics.robot(self.task, self._analysed, programs)
+
     def automaton(self, method: str | None = None, **options: Any) -> Extraction | WeightedExtraction:
         """The finite automaton in a network that reads tokens; options `states`, `most`, `strings`, `scored`."""
         return dynamics.automaton(self.task, self._analysed, method, **options)
+
+    def located_automaton(self) -> LocatedAutomaton:
+        """A quick automaton with the states of the network that belong to each of its own, for a picture of both."""
+        return dynamics.located_automaton(self.task, self._analysed)
 
     def linked_attractors(self, machine: Any) -> dict[str, list[int]]:
         """By state of an extracted automaton, the attractors that the same triggers lead to."""
@@ -330,10 +385,23 @@ class Run:
         """The decision tree distilled from the network's predictions, with its fidelity and average path length."""
         return mimic(self._can(can.ClassifiesSteps, "mimic"), self._trained_model, min_leaf=min_leaf, prune=prune)
 
-    def table(self, text: str) -> TraceTable:
-        """The cell at work on a text, step by step."""
+    def table(self, text: str, layer: int = 0) -> TraceTable:
+        """The cell of a layer at work on a text, step by step."""
         task = self._can(can.ReadsText, "table")
-        return trace_table(self._analysed, task.tokens_of(text), task.token_names)
+        return trace_table(self._analysed, task.tokens_of(text), task.token_names, layer)
+
+    def through_time(self, text: str | None = None, *, steps: int = 200) -> ThroughTime:
+        """Every state and gate at every step, and what is predicted there, while a language model reads `text`; of other
+        networks, over so many steps of a typical input."""
+        if text is None:
+            probe = dynamics.probe_of(self.task, self._analysed, steps, "through_time")
+            return watch(probe.layer, probe.x[:1, :steps])
+        return watch_reading(self._analysed, *read_one_text(self.task, text, "through_time"))
+
+    def ablate(self, unit: str, text: str) -> AblatedText:
+        """What a language model loses on a text while one unit, by name, is held at its mean."""
+        reading, names = read_one_text(self.task, text, "ablate")
+        return ablate_text(self._analysed, reading, read_unit(unit, self._analysed.recurrent), names)
 
     def regions(self, line: Sequence[Sequence[float]] | None = None) -> RegionCount:
         """The linear regions of a rectifier network in the plane of its inputs, or on the line through two points."""

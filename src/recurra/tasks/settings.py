@@ -26,7 +26,7 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import Field, fields, is_dataclass, replace
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -157,6 +157,38 @@ def describe(recipe: Any) -> list[tuple[str, Any, str]]:
         else:
             rows.append((part.name, value, part.metadata.get("about", "")))
     return rows
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A setting as it was declared, and what it is now: all that a form needs.
+
+    - `kind`: int, float, bool or str; `several`: a tuple of them; `optional`: it may be none.
+    - `idle`: why it has no effect beside the others; `None` if it has one.
+    """
+
+    key: str
+    value: Any
+    about: str
+    kind: str
+    several: bool
+    optional: bool
+    choices: tuple[str, ...] | None
+    bounds: dict[str, float | None]
+    idle: str | None
+
+
+def declarations(settings: Any) -> list[Declared]:
+    """Every setting in order, as it was declared."""
+    kinds, idle, made = _kinds(type(settings)), idle_settings(settings), []
+    for key, one in _declared(type(settings)):
+        bare, optional = _split(kinds[key])
+        item, rules = _item(bare), one.metadata
+        kind = (item or bare).__name__
+        choices, bounds = rules.get("choices"), rules.get("bounds", {})
+        value, about = _get(settings, key), rules.get("about", "")
+        made.append(Declared(key, value, about, kind, item is not None, optional, choices, dict(bounds), idle.get(key)))
+    return made
 
 
 def _hints(cls: type) -> dict[str, Any]:
@@ -365,4 +397,14 @@ def _accept(key: str, value: Any, kind: Any) -> Any:
     raise OptionError(f"{key}={value!r}: expected {_expected(kind)}; got {type(value).__name__} {value!r}.")
 
 
-__all__ = ["check", "describe", "from_dict", "idle_settings", "override", "setting", "to_dict"]
+__all__ = [
+    "Declared",
+    "check",
+    "declarations",
+    "describe",
+    "from_dict",
+    "idle_settings",
+    "override",
+    "setting",
+    "to_dict",
+]

@@ -32,7 +32,7 @@ def has_no_matrices(settings: Any) -> str | None:
 
 @dataclass(frozen=True)
 class ModelSettings:
-    cell: str = setting("lstm", "a name, NAME(option=value), or FILE.py:NAME")
+    cell: str = setting("lstm", "a name, NAME(option=value), FILE.py:NAME, or FILE.json")
     hidden_size: int = setting(256, "units of each layer", low=1)
     layers: int = setting(1, "how many are stacked", low=1)
     embedding_size: int | None = setting(None, "size of a token's vector; none: hidden_size", low=1)

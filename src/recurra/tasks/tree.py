@@ -93,7 +93,9 @@ class TreeModelSettings:
     composition: str = setting(
         "fold", "how children become a node: fold, sum, plain, child-sum or n-ary", choices=COMPOSITIONS
     )
-    cell: str | None = setting(None, "of fold and sum: a name, NAME(option=value), or FILE.py:NAME; none: lstm")
+    cell: str | None = setting(
+        None, "of fold and sum: a name, NAME(option=value), FILE.py:NAME, or FILE.json; none: lstm"
+    )
     arity: int | None = setting(None, "of plain and n-ary: the most children of a node; none: that of the data", low=1)
     hidden_size: int = setting(128, "units of a node", low=1)
     embedding_size: int | None = setting(None, "size of a token's vector; none: hidden_size", low=1)

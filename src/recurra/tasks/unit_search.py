@@ -11,7 +11,7 @@ from torch import Tensor
 from recurra.analysis.column_labels import column_name, is_column, read_column
 from recurra.analysis.neurons import Activity, Unit, read_unit
 from recurra.analysis.source_labels import Labeller, Values, c_labels, json_labels, python_labels, text_labels
-from recurra.analysis.unit_study import PIECE, Piece, Reading, UnitStudy, deal, read_pieces, study_units
+from recurra.analysis.unit_study import PIECE, Piece, Reading, UnitStudy, deal, read_pieces, read_texts, study_units
 from recurra.analysis.user_labels import read_labeller
 from recurra.data.text import Document, read_documents
 from recurra.errors import OptionError, choose_from
@@ -29,6 +29,16 @@ Texts = tuple[list[str], Labeller, dict[str, list[Values]], list[str]]
 """Texts, what labels them, labels that tables give them, and the names of the labels that were asked for."""
 
 
+@dataclass(frozen=True)
+class Context:
+    """A token in its text, and the value of a unit after it."""
+
+    before: str
+    token: str
+    after: str
+    value: float
+
+
 @dataclass(frozen=True, eq=False)
 class UnitReading(Result):
     """A unit over the texts that it reads; `label`: what is underlined beside it."""
@@ -42,6 +52,31 @@ class UnitReading(Result):
     def values(self) -> Tensor:
         """Its value after each token of the first text."""
         return self.activity.of(self.unit)[: int(self.reading.lengths[0])]
+
+    def contexts(self, count: int = 5, width: int = 32) -> tuple[list[Context], list[Context]]:
+        """Where the unit is highest, and where it is lowest, over all the texts: not two places within one window."""
+        values, places = self.activity.of(self.unit), self._places()
+
+        def first(order: Tensor) -> list[Context]:
+            taken: dict[int, tuple[int, int]] = {}
+            for at in order.tolist():
+                text, end = places[at]
+                if all(text != other or abs(end - there) > width for other, there in taken.values()):
+                    taken[at] = places[at]
+                if len(taken) == count:
+                    break
+            return [self._context(*places[at], places[at - 1], float(values[at]), width) for at in taken]
+
+        return first(values.argsort(descending=True)), first(values.argsort())
+
+    def _places(self) -> list[tuple[int, int]]:
+        """Of each token that is read: the number of its text, and how many characters have been read with it."""
+        return [(k, int(end)) for k, spans in enumerate(self.reading.spans) for end in spans.tolist()]
+
+    def _context(self, text: int, end: int, before: tuple[int, int], value: float, width: int) -> Context:
+        whole = self.reading.texts[text]
+        begin = min(end, before[1]) if before[0] == text else 0
+        return Context(whole[max(0, begin - width) : begin], whole[begin:end], whole[end : end + width // 2], value)
 
     def __str__(self) -> str:
         return f"unit {self.unit}: {float(self.values.min()):.3f} (orange) to {float(self.values.max()):.3f} (blue)"
@@ -88,6 +123,12 @@ def read_one_unit(
     reading = read_pieces(reader.tokenizer, texts, pieces, labeller, columns)
     label = choose_from("label", names[0], reading.labels) if names else None
     return UnitReading(shown, reading, reading.record(model), label)
+
+
+def read_one_text(task: Any, text: str, asked: str) -> tuple[Reading, list[str]]:
+    """A text as a language model reads it, and the text of each token of the vocabulary."""
+    reader = find(task, ReadsText, asked)
+    return read_texts(reader.tokenizer, [text]), reader.token_names
 
 
 def _read(task: ReadsText, text: Any, asked: Sequence[Any]) -> Texts:

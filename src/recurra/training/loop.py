@@ -121,6 +121,13 @@ class Training:
     )
     validate_every: int = setting(200, "steps between evaluations on validation data", low=1)
     save_every: int = setting(200, "steps between checkpoints; what a kill may cost", low=1)
+    snapshots: int = setting(
+        0,
+        "weights to keep on the way, evenly spaced, so that one can watch what forms; 0: none",
+        low=0,
+        high=1000,
+        added=True,
+    )
     patience: int | None = setting(None, "stop after this many evaluations without a better one; none: never", low=1)
     stop_at_gradient: float | None = setting(
         None, "stop when the norm of the gradient falls below this; none: never", above=0
@@ -181,13 +188,21 @@ class Save:
 
 
 @dataclass(frozen=True)
+class Snapshot:
+    """The moment to keep the weights that are evaluated, beside the checkpoints; made lazily."""
+
+    step: int
+    make: Callable[[], Checkpoint]
+
+
+@dataclass(frozen=True)
 class Finished:
     step: int
     why: str
     failed: bool = False
 
 
-Event = Step | Measured | Validated | Save | Finished
+Event = Step | Measured | Validated | Save | Snapshot | Finished
 
 
 @dataclass(frozen=True)
@@ -324,6 +339,7 @@ class Trainer:
     def events(self) -> Iterator[Event]:
         """Train until `steps`, early stopping, a request to stop, or repeated steps that are not finite end it."""
         settings = self.settings
+        kept = {round(settings.steps * k / settings.snapshots) for k in range(1, settings.snapshots + 1)}
         if self.done is not None:
             yield Finished(self.step, self.done)
             return
@@ -332,7 +348,8 @@ class Trainer:
             last = self.step >= settings.steps
             validates, saves = (self.step % each == 0 for each in (settings.validate_every, settings.save_every))
             asked = self.asked_to_stop is not None and self.ranks.world == 1
-            if self.step % self.report_every and not (last or validates or saves or asked):
+            snapped = self.step in kept
+            if self.step % self.report_every and not (last or validates or saves or snapped or asked):
                 continue
             failed = False
             for event in self.report():
@@ -356,10 +373,12 @@ class Trainer:
             if settings.patience is not None and self.since_best >= settings.patience:
                 self.done = f"no better validation in {self.since_best} evaluations"
             stopping = self.done or (self.asked_to_stop if self.agreed or self.ranks.world == 1 else None)
+            if (saves or is_best or last or stopping or snapped) and not self._has_sound_weights():
+                yield self._failed("the weights are no longer finite.")
+                return
+            if snapped:
+                yield Snapshot(self.step, self.snapshot)
             if saves or is_best or last or stopping:
-                if not self._has_sound_weights():
-                    yield self._failed("the weights are no longer finite.")
-                    return
                 yield Save(self.step, self.checkpoint, is_best)
             if stopping:
                 yield Finished(self.step, stopping)
@@ -501,6 +520,10 @@ class Trainer:
         return Validated(self.step, value, is_best)
 
     # -- to and from a checkpoint ------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Checkpoint:
+        """The weights that are evaluated, which all ranks have."""
+        return Checkpoint(self.step, dict(self.evaluated.state_dict()))
 
     def checkpoint(self) -> Checkpoint:
         """Everything that going on needs, of all ranks. All of them must ask for it together."""
