@@ -461,6 +461,15 @@ def _shown(sequence: Any) -> str:
 class ClassificationTask(LabelTask):
     unit = "sequence"
 
+    def _check_reading(self, found: Labelled) -> None:
+        super()._check_reading(found)
+        padding = self.settings.model.padding
+        if padding != "masked" and len({len(each) for each in found.sequences}) == 1:
+            raise OptionError(
+                f"model.padding={padding} would change nothing here: all sequences of {self.settings.data.path} have one length. "
+                "Leave it out."
+            )
+
     def make_model(self) -> Classifier:
         model = self.settings.model
         reads = None if model.padding == "masked" else model.padding
