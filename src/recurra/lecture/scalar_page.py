@@ -34,7 +34,7 @@ _PAGE = """<!doctype html>
 body { font: 17px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 52rem; padding: 0 1rem; }
 label { display: grid; grid-template-columns: 15rem 1fr 4rem; gap: 1rem; align-items: center; margin: .4rem 0; }
 svg { width: 100%; height: auto; overflow: visible; } text { fill: currentColor; font-size: 15px; }
-.axis { stroke: currentColor; opacity: .35; } #curve { fill: none; stroke: var(--line); stroke-width: 3; }
+.axis { stroke: currentColor; opacity: .35; } #curve { fill: none; stroke: var(--line); stroke-width: 4; stroke-linecap: round; }
 #product { fill: none; stroke: var(--other); stroke-width: 3; stroke-dasharray: 2 5; }
 #straight { fill: none; stroke: currentColor; opacity: .6; stroke-width: 2; stroke-dasharray: 9 6; }
 .key { display: inline-block; width: 2.2rem; height: 0; vertical-align: middle; border-top: 3px; margin: 0 .4rem 0 1rem; }
@@ -73,7 +73,7 @@ for (let e = low + 1; e <= high; e += 3) $('grid').innerHTML +=
   `<line class="axis" x1="70" x2="780" y1="${py(e)}" y2="${py(e)}"/><text x="62" y="${py(e) + 5}" text-anchor="end">${e}</text>`;
 for (let k = 0; k <= steps; k += 10) $('grid').innerHTML += `<text x="${px(k)}" y="378" text-anchor="middle">${k}</text>`;
 const path = logs => { let d = '', pen = 'M';
-  logs.forEach((l, k) => { if (l > -Infinity) { d += pen + px(k) + ',' + py(l); pen = 'L'; } else pen = 'M'; }); return d; };
+  logs.forEach((l, k) => { if (l > -Infinity) { d += pen + px(k) + ',' + py(l) + 'h0'; pen = 'L'; } else pen = 'M'; }); return d; };
 function draw() {
   const [v, w, u, y] = ['v', 'w', 'u', 'y'].map(id => +$(id).value), [f, df] = act[$('a').value], [g, dg] = act[$('o').value];
   for (const id of ['v', 'w', 'u', 'y']) $(id + 'o').value = (+$(id).value).toFixed(2);

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from recurra.lecture.approximation import Approximation
-from recurra.plots.figure import COLOURS, DASHES, inks, painter
+from recurra.plots.figure import COLOURS, DASHES, inks, painter, plain_ticks
 
 
 @painter(Approximation, (15, 5))
@@ -19,6 +19,7 @@ def paint_approximation(axis: Any, found: Approximation) -> None:
     error.loglog(found.widths, found.largest, color=COLOURS[0], marker="o", lw=2.5, label="largest error")
     error.loglog(found.widths, found.typical, color=COLOURS[1], ls="--", marker="s", lw=2.5, label="root mean square")
     error.set(xlabel="width: number of ridges", ylabel="error", title=f"{found.name}, {found.activation} ridges")
+    plain_ticks(error.xaxis, error.yaxis)
     error.grid(alpha=0.6)
     error.legend()
     last = len(found.widths) - 1

@@ -31,4 +31,6 @@ def paint_automaton_network(axis: Any, network: AutomatonNetwork) -> None:
         if len(down) <= 30:
             panel.set_yticks(range(len(down)), down, fontsize=10)
     bias = float(direction.b[0].detach()) / network.gain
-    figure.suptitle(f"{len(names)} units, weights 0 or {network.gain:g}; every bias is {bias:g} of that", fontsize=14)
+    figure.suptitle(
+        f"{len(names)} units; W and U are 0 or {network.gain:g}, every bias {bias:g} of that, V is 0 or 1", fontsize=14
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from recurra.analysis.order_tables import OrderComparison
-from recurra.plots.figure import COLOURS, painter
+from recurra.plots.figure import COLOURS, painter, plain_ticks
 
 
 @painter(OrderComparison)
@@ -19,5 +19,6 @@ def paint_order_tables(axis: Any, found: OrderComparison) -> None:
         if row.order is None:
             axis.loglog(row.parameters, row.perplexity, color=COLOURS[0], marker="o", ms=11, ls="", label=row.name)
     axis.set(xlabel="parameters", ylabel="perplexity", title=f"Tables of order k, O(V^k), V = {found.vocabulary}")
+    plain_ticks(axis.xaxis, axis.yaxis)
     axis.grid(alpha=0.6)
     axis.legend()

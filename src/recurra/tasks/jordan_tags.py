@@ -56,7 +56,7 @@ class JordanTagSettings(LabelSettings):
 class JordanTaggingTask(TaggingTask):
     """Tags from a network whose only way back is from its output."""
 
-    factorisation = (  # type: ignore[assignment]
+    factorisation = (
         "A product of conditionals of order one: P(y1 … yT | x) = Π P(yt | yt−1, xt). Each output is fed back, "
         "and nothing else goes from step to step."
     )
