@@ -6,7 +6,7 @@ from recurra.analysis.automata.finite import Moore
 from recurra.analysis.automata.own import extract_automaton
 from recurra.analysis.column_labels import read_column
 from recurra.analysis.echo import echo_state
-from recurra.analysis.embeddings import Embeddings, look_at_embeddings
+from recurra.analysis.embeddings import look_at_embeddings
 from recurra.analysis.fields import (
     basins,
     plane_of_principal_components,
@@ -20,7 +20,6 @@ from recurra.analysis.gradient_map import gradient_map
 from recurra.analysis.gradients import gradient_flow, lyapunov, recurrent_spectra, spectrum
 from recurra.analysis.jacobians import StepMap
 from recurra.analysis.neurons import Unit, record_activity, search
-from recurra.analysis.order_tables import OrderComparison
 from recurra.analysis.portrait import phase_portrait
 from recurra.analysis.source_labels import c_labels, json_labels, python_labels, text_labels
 from recurra.analysis.state_space import StateSpace
@@ -29,9 +28,7 @@ from recurra.analysis.trace_table import trace_table
 from recurra.analysis.unit_study import find_units
 
 __all__ = [
-    "Embeddings",
     "Moore",
-    "OrderComparison",
     "StateSpace",
     "StepMap",
     "Unit",

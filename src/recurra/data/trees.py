@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from recurra.data.forest import Forest, make_forest
+from recurra.data.forest import Forest, binary_tree, make_forest
 from recurra.data.text import Document, read_documents
 from recurra.errors import DataError, choose_from
 
@@ -51,16 +51,8 @@ def reshaped(tree: Tree, shape: str) -> Tree:
     if choose_from("shape", shape, SHAPES) == "given":
         return tree
     leaves = [token for token in tree.tokens if token is not None]
-    tokens: list[str | None] = []
-    parents: list[int] = []
-    waiting = [(-1, 0, len(leaves))]  # a parent, and the part of the sequence under one of its children
-    while waiting:
-        parent, start, stop = waiting.pop()
-        parents.append(parent)
-        tokens.append(leaves[start] if stop - start == 1 else None)
-        if stop - start > 1:
-            middle = (start + stop + 1) // 2 if shape == "balanced" else stop - 1
-            waiting += [(len(tokens) - 1, middle, stop), (len(tokens) - 1, start, middle)]
+    parents, places = binary_tree(len(leaves), chain=shape == "chain")
+    tokens = [None if place is None else leaves[place] for place in places]
     return Tree(tokens, parents, [tree.labels[0], *[None] * (len(tokens) - 1)])
 
 

@@ -1,8 +1,8 @@
 """What is for learning: back-propagation through time by hand, the scalar case, regions, approximation, automata, the robot."""
 
-from recurra.lecture.activations import Activations, activations
-from recurra.lecture.approximation import Approximation, approximate
-from recurra.lecture.automaton_network import AutomatonNetwork, automaton_network
+from recurra.lecture.activations import activations
+from recurra.lecture.approximation import approximate
+from recurra.lecture.automaton_network import automaton_network
 from recurra.lecture.by_hand import (
     ElmanWeights,
     Layer,
@@ -27,18 +27,14 @@ from recurra.lecture.regions import (
     upper_bound,
 )
 from recurra.lecture.robot import operate
-from recurra.lecture.scalar_case import ScalarCase, scalar_case, scalar_gradient
+from recurra.lecture.scalar_case import scalar_case, scalar_gradient
 from recurra.lecture.scalar_page import scalar_page
 from recurra.lecture.small_network import SmallNetwork
 
 __all__ = [
-    "Activations",
-    "Approximation",
-    "AutomatonNetwork",
     "ElmanWeights",
     "Layer",
     "Rectifier",
-    "ScalarCase",
     "SmallNetwork",
     "activations",
     "approximate",

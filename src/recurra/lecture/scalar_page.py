@@ -73,7 +73,8 @@ for (let e = low + 1; e <= high; e += 3) $('grid').innerHTML +=
   `<line class="axis" x1="70" x2="780" y1="${py(e)}" y2="${py(e)}"/><text x="62" y="${py(e) + 5}" text-anchor="end">${e}</text>`;
 for (let k = 0; k <= steps; k += 10) $('grid').innerHTML += `<text x="${px(k)}" y="378" text-anchor="middle">${k}</text>`;
 const path = logs => { let d = '', pen = 'M';
-  logs.forEach((l, k) => { if (l > -Infinity) { d += pen + px(k) + ',' + py(l) + 'h0'; pen = 'L'; } else pen = 'M'; }); return d; };
+  logs.forEach((l, k) => { if (l > -Infinity) { d += pen + px(k) + ',' + py(l) + 'h0'; pen = 'L'; } else pen = 'M'; });
+  return d; };
 function draw() {
   const [v, w, u, y] = ['v', 'w', 'u', 'y'].map(id => +$(id).value), [f, df] = act[$('a').value], [g, dg] = act[$('o').value];
   for (const id of ['v', 'w', 'u', 'y']) $(id + 'o').value = (+$(id).value).toFixed(2);

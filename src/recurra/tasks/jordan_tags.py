@@ -10,10 +10,10 @@ from torch import Tensor
 
 from recurra.data.batches import Batch
 from recurra.data.encoding import Tokens
-from recurra.errors import DataError, OptionError
+from recurra.errors import DataError
 from recurra.models.jordan import Jordan
 from recurra.tasks.classify import LabelledData, LabelSettings, TaggingTask
-from recurra.tasks.jordan import JordanModel
+from recurra.tasks.jordan import JordanModel, check_feeding
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import Evaluation
 from recurra.tasks.task import count_parameters
@@ -41,11 +41,7 @@ class JordanTagSettings(LabelSettings):
     model: JordanModel = field(default_factory=lambda: JordanModel(hidden_size=64))
 
     def check(self) -> None:
-        if self.training.feeding == "free":
-            raise OptionError(
-                "training.feeding=free would be a loop over time, which this network is trained without. "
-                "Use teacher, or scheduled:0.5."
-            )
+        check_feeding(self.training)
 
     def idle(self) -> dict[str, str]:
         loop = "this network has no loop over time in training"

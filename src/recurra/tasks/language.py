@@ -40,7 +40,7 @@ from recurra.training.evaluation import best_share, evaluate, evaluate_window, l
 from recurra.training.loop import Trainer, Training
 from recurra.training.truncation import read_truncation
 from recurra.training.window_fit import fit_window_model
-from recurra.types import Float, setting
+from recurra.types import Float, Int, setting
 
 ENDINGS = ("symbol", "stop")
 
@@ -117,7 +117,12 @@ class TextTask(StepTask[M]):
             random = torch.Generator().manual_seed(seed)
             texts.append([*self.opening([]), *self.draw(model, [], steps, exactly=True, generator=random)])
         with torch.no_grad():
-            return Probe(model.recurrent, model.embed(torch.tensor(texts, device=model.output.weight.device)))
+            return Probe(model.recurrent, self.vectors(model, torch.tensor(texts, device=model.output.weight.device)))
+
+    def vectors(self, model: Any, texts: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        """What the recurrent layers read of texts from their start."""
+        read: Tensor = model.embed(texts)
+        return read
 
     def embeddings(self, model: Any) -> Embeddings:
         """The vectors of tokens, looked at."""

@@ -14,7 +14,6 @@ from recurra.data.transfer import send
 from recurra.errors import DataError, OptionError
 from recurra.models.language import LanguageModel
 from recurra.models.lengths import LengthLanguageModel, sequence_logs
-from recurra.tasks.capabilities import Probe
 from recurra.tasks.corpus import TextData
 from recurra.tasks.language import LanguageSettings, LanguageTask
 from recurra.tasks.recipe import recipe
@@ -22,7 +21,7 @@ from recurra.tasks.results import Evaluation, TextScore
 from recurra.tasks.task import StepModelSettings
 from recurra.training.evaluation import evaluating
 from recurra.training.loop import Trainer, Training
-from recurra.types import Float
+from recurra.types import Float, Int
 
 
 @dataclass(frozen=True)
@@ -123,15 +122,10 @@ class LengthTask(LanguageTask):
         tau = torch.tensor([most]) if exactly else model.draw_lengths(1, len(ids), most, generator)
         return super().draw(model.given(tau), ids, int(tau) - len(ids), exactly=True, generator=generator, **how)
 
-    def probe(self, model: Any, steps: int) -> Probe:
-        """Texts that the model draws itself, told of their length."""
-        texts = []
-        for seed in range(4):
-            random = torch.Generator().manual_seed(seed)
-            texts.append([*self.opening([]), *self.draw(model, [], steps, exactly=True, generator=random)])
-        with torch.no_grad():
-            told = model.given(torch.full((len(texts),), steps))
-            return Probe(model.recurrent, told.embed(torch.tensor(texts, device=model.output.weight.device)))
+    def vectors(self, model: Any, texts: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        """Of texts whose length was told."""
+        read: Tensor = model.given(torch.full((len(texts),), texts.shape[1] - 1)).embed(texts)
+        return read
 
 
 def _logs_of(model: LengthLanguageModel, batch: Batch) -> Float[Tensor, "B T"]:
