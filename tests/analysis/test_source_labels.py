@@ -9,7 +9,8 @@ import tokenize
 import numpy as np
 import pytest
 
-from recurra.analysis.source_labels import python_labels, text_labels
+from recurra.analysis.source_labels import c_labels, json_labels, python_labels, text_labels
+from recurra.tasks.unit_search import usual_labels
 
 
 def marks(values: np.ndarray) -> str:
@@ -88,3 +89,33 @@ def test_any_text() -> None:
     found = text_labels('a "b" (c)\n\n" d')
     assert marks(found["inside-quotes"]) == "00110000000" + "111"
     assert marks(found["bracket-depth"]) == "000000" + "110" + "0" * 5
+
+
+def test_c_source() -> None:
+    text = '#define A 1 // x\nf("a\\"//", \'b\'); /* c { */ { g[1]; }\n'
+    found = c_labels(text)
+    assert marks(found["inside-preprocessor"]).startswith("1" * 12 + "0000")
+    assert [text[k] for k in range(len(text)) if found["inside-comment"][k]] == [*"// x", *"/* c { *"]
+    assert "".join(text[k] for k in range(len(text)) if found["inside-string"][k]) == '"a\\"//\'b'
+    assert found["bracket-depth"].max() == 2
+    assert found["block-depth"].max() == 1
+    assert found["block-depth"][text.index("g")] == 1
+    assert c_labels("/* never closed")["inside-comment"].all()
+    assert c_labels("}})")["bracket-depth"].min() == 0
+
+
+def test_json() -> None:
+    text = '{"k": [1, {"b": "c:d"}], "e": 2}'
+    found = json_labels(text)
+    assert "".join(text[k] for k in range(len(text)) if found["inside-key"][k]) == '"k"b"e'
+    assert "".join(text[k] for k in range(len(text)) if found["inside-string"][k]) == '"k"b"c:d"e'
+    assert "".join(text[k] for k in range(len(text)) if found["inside-array"][k]) == '[1, {"b": "c:d"}'
+    assert found["bracket-depth"].max() == 3
+    assert json_labels('[1, "a')["inside-array"].all()
+
+
+def test_labels_are_chosen_by_the_endings_of_files() -> None:
+    assert usual_labels(["a.c", "b.h.gz"]) is c_labels
+    assert usual_labels(["a.json"]) is json_labels
+    assert usual_labels(["a.py"]) is python_labels
+    assert usual_labels(["a.c", "a.txt"]) is text_labels

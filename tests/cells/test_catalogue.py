@@ -74,6 +74,7 @@ def rotation(x, U, h, s, p):
 
 
 FORMULAS = {
+    "deep_transition_skip": lambda x, U, h, p: tanh(U["deep"](tanh(x["h"] + U["h"](h))) + U["skip"](h) + p["b"]),
     "elman": lambda x, U, h, p: tanh(x["h"] + U["h"](h)),
     "jordan": lambda x, U, y, p: U["y"](tanh(x["h"] + U["h"](y))) + p["b"],
     "lstm": lstm,

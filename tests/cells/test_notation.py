@@ -36,6 +36,7 @@ GATES = {
     "delayed": set(),
     "clockwork": {"n"},
     "deep_transition": {"m"},
+    "deep_transition_skip": {"m"},
     "indrnn": set(),
     "mingru": {"z"},
     "minlstm": {"f", "i"},

@@ -79,12 +79,39 @@ def events() -> Example:
     return Example(model, {"activities": what, "attribute_0": values[..., 0], "times": times}, expected)
 
 
-def conditioned(**condition: int) -> Callable[[], Example]:
+def stopping() -> Example:
+    model, given = M.LanguageModel(11, rc.Recurrent("gru", 5, 8), stop=10, deep_output=1), tokens()
+
+    def expected() -> dict[str, Tensor]:
+        hidden = model.hidden(given, None, LENGTHS)[0]
+        free = nn.functional.linear(model.output.before(hidden), model.output.weight, model.output.bias)
+        stop = model(given, None, LENGTHS)[0][..., 10:].exp()  # what the model itself says of its end
+        return {"logits": free, "stop": stop}
+
+    return Example(model, {"tokens": given}, expected)
+
+
+def length_first() -> Example:
+    model, given = M.LengthLanguageModel(M.LanguageModel(11, rc.Recurrent("lstm", 5, 8)), longest=8), tokens()
+    left = (LENGTHS[:, None] - 1 - torch.arange(9)).clamp(min=0)
+    return Example(model, {"tokens": given, "left": left}, lambda: {"logits": model(given, LENGTHS)})
+
+
+def conditioned(told: str = "input", **condition: int) -> Callable[[], Example]:
     def make() -> Example:
-        model = M.ConditionedLanguageModel(M.LanguageModel(11, rc.Recurrent("gru", 5, 8)), **condition)
+        language = M.LanguageModel(11, rc.Recurrent("lstm" if told == "both" else "gru", 5, 8))
+        model = M.ConditionedLanguageModel(language, told=told, **condition)
         given = torch.tensor([1, 4, 0]) if "classes" in condition else torch.randn(3, condition["condition_size"])
         inputs = {"tokens": tokens(), "label" if "classes" in condition else "condition": given}
-        return Example(model, inputs, lambda: {"logits": model(inputs["tokens"], given, LENGTHS)})
+
+        def expected() -> dict[str, Tensor]:
+            first = model.given(given).first
+            names = [state.name for state in language.recurrent.cell.graph.states]
+            starts = {} if first is None else dict(zip(names, first[0][0], strict=True))
+            read = model.given(given)(inputs["tokens"], language.recurrent.initial_state(3), LENGTHS)[0]
+            return {"logits": read} | {f"first_{name}_0": value for name, value in starts.items()}
+
+        return Example(model, inputs, expected)
 
     return make
 
@@ -125,6 +152,10 @@ MODELS: dict[str, Callable[[], Example]] = {
     "events": events,
     "conditioned-class": conditioned(classes=5),
     "conditioned-vector": conditioned(condition_size=3),
+    "conditioned-state": conditioned("state", classes=5),
+    "conditioned-both": conditioned("both", condition_size=3),
+    "stopping": stopping,
+    "length-first": length_first,
     "jordan": jordan,
     **{f"echo-{inputs}-{feedback}": echo(inputs, feedback) for inputs, feedback in ((0, True), (1, False), (1, True))},
 }

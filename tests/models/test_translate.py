@@ -1,4 +1,4 @@
-"""The encoder and its decoder: four ways to hand over, one formula each, and neighbours in a batch that change nothing."""
+"""The encoder and its decoder: five ways to hand over, one formula each, and neighbours in a batch that change nothing."""
 
 import pytest
 import torch
@@ -21,8 +21,9 @@ LENGTHS = torch.tensor([6, 1, 4])
 
 def make(context: str = "attention", cell: str = "gru", **options: object) -> Translator:
     torch.manual_seed(2)
+    defaults = {"engine": "eager"} | ({"bidirectional": False} if context == "final" else {})
     model = make_translator(
-        SOURCES, TARGETS, cell, 5, context=context, embedding_size=4, **({"engine": "eager"} | options)
+        SOURCES, TARGETS, cell, 5, context=context, embedding_size=4, **(defaults | options)
     ).double()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -41,7 +42,7 @@ class TestContext:
     @every_context
     @pytest.mark.parametrize("bidirectional", [True, False])
     def test_it_depends_on_all_that_was_read_and_on_nothing_else(self, context: str, bidirectional: bool) -> None:
-        model = make(context, bidirectional=bidirectional)
+        model = make(context, bidirectional=bidirectional and context != "final")
         source, inputs = tokens(3, 6, SOURCES), tokens(3, 4, TARGETS)
         before = model(source, LENGTHS, inputs)
         for s in range(6):
@@ -104,6 +105,21 @@ class TestContext:
         expected = model.output(torch.tanh(model.join(torch.cat([hidden, found], dim=-1))))
         torch.testing.assert_close(decoded.logits, expected)
         torch.testing.assert_close(decoded.weights.sum(-1), torch.ones(3, 4, dtype=torch.float64))
+
+    @pytest.mark.parametrize("cell", ["lstm", "skip", "clockwork"])
+    def test_the_final_state_itself_is_where_the_decoder_starts(self, cell: str) -> None:
+        model = make("final", cell, layers=2)
+        source, inputs = tokens(3, 6, SOURCES), tokens(3, 4, TARGETS)
+        for row, length in enumerate(LENGTHS.tolist()):  # each alone, without padding
+            final = model.encoder(model.source_embedding(source[row : row + 1, :length])).final
+            expected = model.output(model.decoder(model.target_embedding(inputs[row : row + 1]), final).outputs)
+            torch.testing.assert_close(model(source, LENGTHS, inputs)[row], expected[0])
+
+    def test_a_final_state_that_does_not_fit_is_refused(self) -> None:
+        with pytest.raises(OptionError, match="bidirectional=False"):
+            make("final", bidirectional=True)
+        with pytest.raises(OptionError, match="layer\\(s\\) of gru with 5 units and 1 layer\\(s\\) of lstm"):
+            make("final", decoder_cell="lstm")
 
     def test_an_unknown_one(self) -> None:
         with pytest.raises(OptionError, match="Did you mean 'input'"):

@@ -100,7 +100,8 @@ class TestClassify:
         trainer, _ = train(task)
         answer = task.evaluate(trainer.evaluated)
         assert (answer.data, answer.count) == ("test", 20)
-        network, always = answer.scores.values()
+        network, always, bag = answer.scores.values()
+        assert 0 <= bag["accuracy"] <= 1
         assert network["accuracy"] > 0.9 > always["accuracy"]
         assert network["nats"] < always["nats"]
         assert answer.confusion is not None

@@ -52,6 +52,14 @@ class TestFromFileToText:
         assert "north" in refused(["sample", "run"], capsys)
         assert "'north'" in refused(["sample", "run", "--given", "nord"], capsys)
 
+    @pytest.mark.parametrize("condition", ["state", "both"])
+    def test_the_class_as_initial_state(self, condition: str, capsys: pytest.CaptureFixture[str]) -> None:
+        settings = [*SETTINGS, f"model.condition={condition}"]
+        assert run(["train", "conditioned", "data.path=names.tsv", *settings, "--out", "run"]) == 0
+        assert run(["evaluate", "run", "--json"]) == 0
+        network, _ = json.loads(capsys.readouterr().out)["scores"].values()
+        assert network["class recognised"] > 0.95
+
     def test_files_in_a_folder_are_classes(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (here / "langs").mkdir()
         (here / "langs/One.txt").write_text("aa\nab\n" * 20)
@@ -90,3 +98,24 @@ def test_a_vector_can_be_the_condition_and_gets_gradients():
     assert bool((wanted.grad != 0).any())
     with pytest.raises(OptionError, match="one of the two"):
         ConditionedLanguageModel(make_language_model(7, "gru", 5))
+
+
+@pytest.mark.parametrize("told", ["input", "state", "both"])
+def test_a_condition_is_an_input_the_initial_state_or_both(told: str) -> None:
+    torch.manual_seed(0)
+    language = make_language_model(7, "lstm", 5)
+    model = ConditionedLanguageModel(language, classes=3, told=told).double()
+    tokens, labels = torch.randint(7, (2, 6)), torch.tensor([2, 0])
+    c = model.condition(labels)
+    state = None
+    if told != "input":
+        assert model.first is not None
+        h, memory = torch.tanh(c @ model.first.weight.T + model.first.bias).split(5, dim=-1)
+        state = (((h, memory),),)
+    read = language.embedding(tokens) + (c[:, None] if told != "state" else 0)
+    expected = language.output(language.recurrent(read, state).outputs)
+    torch.testing.assert_close(model(tokens, labels), expected)
+    given = model.given(labels)
+    streamed, after = given(tokens[:, :4])
+    rest, _ = given(tokens[:, 4:], after)  # the first state is for the first call alone
+    torch.testing.assert_close(torch.cat([streamed, rest], dim=1), expected)

@@ -29,6 +29,7 @@ FORECAST_SOLVED = [*SOLVED, "training.starts=3", "training.horizon=10"]
 CASES: dict[str, list[str]] = {
     "text": [*TOKENS, "data.path=text.txt", "training.truncation=every:8", "data.test=0.1"],
     "names": [*TOKENS, "data.path=names.txt"],
+    "lengths": [*TOKENS, "data.path=names.txt"],
     "conditioned": [*TOKENS, "data.path=classes.txt"],
     "translate": [*TOKENS, "data.path=pairs.tsv"],
     "addition": [*TOKENS, "data.count=200"],
@@ -46,6 +47,9 @@ CASES: dict[str, list[str]] = {
     "washing-machine": [*TOKENS, "data.length=10"],
     "tomita": STRINGS,
     "dyck": STRINGS,
+    "regression": [*TINY, "data.count=60"],
+    "jordan": [*TINY, "data.path=tags.txt", "data.min_count=1"],
+    "fixed-window": [*TINY, "model.embedding_size=5", "data.path=text.txt", "data.test=0.1"],
     "output-recurrence": [*TINY, "data.length=10"],
     "tree": [*TINY, "model.embedding_size=5", "data.count=40", "data.depth=2"],
     "feedforward": [*TINY, "data.count=60"],
@@ -55,7 +59,8 @@ CASES: dict[str, list[str]] = {
     "reservoir on narma": [*SOLVED, "data.length=500", "data.task=narma"],
 }
 
-ALIKE = ("addition", "conditioned", "dyck", "flip-flop", "forecast", "names", "piano-roll", "reservoir")
+ALIKE = ("addition", "conditioned", "dyck", "fixed-window", "flip-flop", "forecast", "jordan", "lengths", "names")
+ALIKE += ("piano-roll", "regression", "reservoir")
 ALIKE += ("signal-and-noise", "tag", "tomita", "washing-machine")
 """Cases whose settings are mostly those of others: they are looked at where there is more time."""
 
@@ -79,6 +84,10 @@ OTHERS: dict[str, list[str]] = {
     "dtype": ["float64"],
     "engine": ["fused", "eager"],
     "context": ["input"],
+    "ending": ["stop"],
+    "padding": ["start"],
+    "shape": ["chain"],
+    "condition": ["state"],
     "attention": ["dot"],
     "head": ["last", "quantiles", "chain"],
     "noise": ["0.2"],

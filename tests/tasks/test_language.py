@@ -13,7 +13,7 @@ from recurra.cli.main import run
 from recurra.errors import OptionError
 from recurra.tasks import language
 from recurra.tasks.catalogue import find_recipe, make_task
-from recurra.tasks.language import TextData, read_corpus
+from recurra.tasks.corpus import TextData, read_corpus
 from recurra.tasks.settings import override
 from recurra.training.window_fit import fit_window_model
 from tests.cli.test_train import refused
@@ -171,7 +171,7 @@ class TestBaselines:
     [
         ("text", "training.feeding=techer", "teacher"),
         ("text", "training.average=ema:1.2.3", "ema:0.999"),
-        ("names", "training.truncation=window:4", "data.sequences"),
+        ("text", "training.truncation=none", "whole sequences"),
         ("text", "data.limit=-3", "data.limit"),
     ],
 )

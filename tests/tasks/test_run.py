@@ -72,7 +72,9 @@ def test_every_method_gives_a_result_or_one_line(runs: dict[str, rc.Run], name: 
 
 
 def test_what_a_run_can_do_is_in_its_text_and_in_refusals(runs: dict[str, rc.Run]) -> None:
-    assert str(runs["text"]).endswith("text, lstm-8; it can evaluate, sample, score, units, automaton")
+    assert str(runs["text"]).endswith(
+        "text, lstm-8; it can evaluate, sample, score, units, embeddings, orders, automaton"
+    )
     with pytest.raises(
         rc.OptionError, match=r"forecasts how a series goes on; text is not one. It can: evaluate, sample"
     ):

@@ -6,6 +6,7 @@ from recurra.analysis.automata.finite import Moore
 from recurra.analysis.automata.own import extract_automaton
 from recurra.analysis.column_labels import read_column
 from recurra.analysis.echo import echo_state
+from recurra.analysis.embeddings import look_at_embeddings
 from recurra.analysis.fields import (
     basins,
     plane_of_principal_components,
@@ -20,7 +21,7 @@ from recurra.analysis.gradients import gradient_flow, lyapunov, recurrent_spectr
 from recurra.analysis.jacobians import StepMap
 from recurra.analysis.neurons import Unit, record_activity, search
 from recurra.analysis.portrait import phase_portrait
-from recurra.analysis.source_labels import python_labels, text_labels
+from recurra.analysis.source_labels import c_labels, json_labels, python_labels, text_labels
 from recurra.analysis.state_space import StateSpace
 from recurra.analysis.through_time import watch
 from recurra.analysis.trace_table import trace_table
@@ -32,6 +33,7 @@ __all__ = [
     "StepMap",
     "Unit",
     "basins",
+    "c_labels",
     "echo_state",
     "extract_automaton",
     "find_attractors",
@@ -39,6 +41,8 @@ __all__ = [
     "find_units",
     "gradient_flow",
     "gradient_map",
+    "json_labels",
+    "look_at_embeddings",
     "losses",
     "lyapunov",
     "phase_portrait",

@@ -88,6 +88,92 @@ def _blocks(text: str, starts: list[int], comment: Values) -> tuple[Values, Valu
     return found[0], found[1], found[2]
 
 
+_C_TOKEN = re.compile(
+    r"""
+      (?P<comment> //(?:[^\\\n]|\\.)*+ | /\* (?:[^*]|\*(?!/))*+ (?P<ended> \*/ )? )
+    | (?P<string> "(?:[^\\"\n]|\\.)*+ (?P<double> " )? | '(?:[^\\'\n]|\\.)*+ (?P<single> ' )? )
+    | (?P<directive> ^[ \t]*\#(?:[^\\\n/]|\\.|/(?![/*]))*+ )
+    | (?P<open>[([{]) | (?P<close>[)\]}])
+    """,
+    re.VERBOSE | re.DOTALL | re.MULTILINE,
+)
+_JSON_TOKEN = re.compile(
+    r'(?P<string>"(?:[^\\"\n]|\\.)*+(?P<double>")?)(?P<colon>\s*:)?|(?P<open>[\[{])|(?P<close>[\]}])'
+)
+
+
+def c_labels(text: str) -> dict[str, Values]:
+    """Of source in C and languages that are written like it: inside strings, comments and preprocessor lines, depth of
+    brackets and of blocks; and what does not depend on the language.
+
+    ```python
+    labels = rc.analysis.c_labels("f(); // b")
+    labels["inside-comment"]                    # 0 0 0 0 0 1 1 1 1
+    ```
+    """
+    string, comment, directive, turns, blocks = (np.zeros(len(text), np.float32) for _ in range(5))
+    levels = {"all": 0, "block": 0}
+    for token in _C_TOKEN.finditer(text):
+        here = slice(token.start(), token.end())
+        if token["comment"] is not None:
+            comment[here] = 1
+            if token["ended"]:
+                comment[token.end() - 1] = 0
+        elif token["string"] is not None:
+            string[token.start() : token.end() - bool(token["double"] or token["single"])] = 1
+        elif token["directive"] is not None:
+            directive[here] = 1
+        else:
+            turn = 1 if token["open"] else -1
+            _turn(turns, token.start(), turn, levels, "all")
+            if token[0] in "{}":
+                _turn(blocks, token.start(), turn, levels, "block")
+    return {
+        "inside-string": string,
+        "inside-comment": comment,
+        "inside-preprocessor": directive,
+        "bracket-depth": turns.cumsum(dtype=np.float32),
+        "block-depth": blocks.cumsum(dtype=np.float32),
+    } | _lines(text)
+
+
+def json_labels(text: str) -> dict[str, Values]:
+    """Of JSON: inside strings, inside the keys of objects, depth, inside an array; and what does not depend on the language.
+
+    ```python
+    rc.analysis.json_labels('{"a": [1]}')["inside-key"]     # 0 1 1 0 0 0 0 0 0 0
+    ```
+    """
+    string, key, array, turns = (np.zeros(len(text), np.float32) for _ in range(4))
+    levels, opened = {"all": 0}, list[tuple[str, int]]()
+    for token in _JSON_TOKEN.finditer(text):
+        if token["string"] is not None:
+            inside = slice(token.start("string"), token.end("string") - bool(token["double"]))
+            string[inside] = 1
+            key[inside] = float(token["colon"] is not None)
+            continue
+        _turn(turns, token.start(), 1 if token["open"] else -1, levels, "all")
+        if token["open"]:
+            opened.append((token[0], token.start()))
+        elif opened:
+            kind, start = opened.pop()
+            array[start : token.start()] = np.maximum(array[start : token.start()], float(kind == "["))
+    for kind, start in opened:  # cut before their end
+        array[start:] = np.maximum(array[start:], float(kind == "["))
+    return {
+        "inside-string": string,
+        "inside-key": key,
+        "inside-array": array,
+        "bracket-depth": turns.cumsum(dtype=np.float32),
+    } | _lines(text)
+
+
+def _turn(turns: Values, place: int, turn: int, levels: dict[str, int], name: str) -> None:
+    """A bracket: one level more or less, never below zero."""
+    turns[place] = max(-levels[name], turn)
+    levels[name] += int(turns[place])
+
+
 def text_labels(text: str) -> dict[str, Values]:
     """Of any text: inside double quotes (to the end of the paragraph at most), depth of brackets, place in the line, line ends.
 

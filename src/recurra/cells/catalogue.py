@@ -11,6 +11,7 @@ from recurra.cells.antisymmetric import antisymmetric
 from recurra.cells.carousel import carousel
 from recurra.cells.clockwork import clockwork
 from recurra.cells.deep_transition import deep_transition
+from recurra.cells.deep_transition_skip import deep_transition_skip
 from recurra.cells.delayed import delayed
 from recurra.cells.elman import elman
 from recurra.cells.gru import gru
@@ -39,7 +40,7 @@ CATALOGUE: dict[str, Cell] = {
         *(elman, jordan),
         *(lstm, lstm_peephole, lstm_coupled, lstm_norm),
         *(gru, gru_after),
-        *(leaky, skip, delayed, clockwork, deep_transition),
+        *(leaky, skip, delayed, clockwork, deep_transition, deep_transition_skip),
         *(indrnn, mingru, minlstm, lru, rotation, carousel),
         *(antisymmetric, orthogonal),
     )

@@ -25,6 +25,12 @@ def evaluate(
             help="Also score the model while it goes on learning from what it has read, at this rate (0.002)."
         ),
     ] = None,
+    shuffled: Annotated[
+        bool,
+        typer.Option(
+            "--shuffled", help="Of classes: also score the model on the same sequences, their steps in random order."
+        ),
+    ] = False,
     plot: Annotated[
         bool,
         typer.Option(
@@ -37,7 +43,7 @@ def evaluate(
     """How good a run is, beside baselines: nats and perplexity of text, exact match of translations, accuracy of labels, errors
     of forecasts."""
     opened = open_run(run, device)
-    found = opened.evaluate(data, baselines=baselines, window=window, dynamic=dynamic)
+    found = opened.evaluate(data, baselines=baselines, window=window, dynamic=dynamic, shuffled=shuffled or None)
     if plot:
         found.plot(opened.folder.explain / ("confusion" if found.forecast is None else "backtest.svg"))
     print_result(found, as_json, run=str(run))

@@ -15,18 +15,26 @@ from recurra.cli.bench_c import c as bench_c
 from recurra.cli.bench_cells import cells as bench_cells
 from recurra.cli.bench_depth import depth
 from recurra.cli.bench_language import language
+from recurra.cli.bench_memory import memory
 from recurra.cli.bench_mimic import mimic as bench_mimic
 from recurra.cli.bench_serve import serve as bench_serve
 from recurra.cli.bench_training import training
 from recurra.cli.cells import cells
 from recurra.cli.check import check
+from recurra.cli.embeddings import embeddings
 from recurra.cli.evaluate import evaluate
 from recurra.cli.explain import explain
 from recurra.cli.export import export
 from recurra.cli.flag import flag
 from recurra.cli.forecast import forecast
 from recurra.cli.lab import lab
+from recurra.cli.lecture import lecture
+from recurra.cli.lecture_activations import activations
+from recurra.cli.lecture_approximate import approximate
+from recurra.cli.lecture_automaton import automaton as lecture_automaton
+from recurra.cli.lecture_scalar import scalar
 from recurra.cli.mimic import mimic
+from recurra.cli.orders import orders
 from recurra.cli.output import opening, opens_runs
 from recurra.cli.predict import predict
 from recurra.cli.recipes import recipes
@@ -68,6 +76,8 @@ VERBS = (
     explain,
     mimic,
     units,
+    embeddings,
+    orders,
     automaton,
     regions,
     serve,
@@ -84,8 +94,12 @@ bench.command()(language)
 bench.command()(depth)
 bench.command()(bench_mimic)
 bench.command()(bench_serve)
+bench.command()(memory)
 bench.command()(bench_c)
 app.add_typer(bench, name="bench")
+for page in (scalar, activations, approximate, lecture_automaton):
+    lecture.command()(page)
+app.add_typer(lecture, name="lecture")
 
 
 def _version(asked: bool) -> None:

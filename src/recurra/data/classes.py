@@ -46,6 +46,31 @@ class Labelled:
         return replace(self, x=self.x[chosen], labels=self.labels[chosen])
 
 
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Examples with a number each.
+
+    - `x`: inputs `[N, D]`; `labels`: `[N, 1]`. `columns`: names of the inputs; `target`: that of the number.
+    """
+
+    x: Tensor
+    labels: Tensor
+    columns: tuple[str, ...]
+    target: str
+    about: str = ""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, rows: Sequence[int]) -> Measured:
+        chosen = torch.tensor(rows, dtype=torch.int64)
+        return replace(self, x=self.x[chosen], labels=self.labels[chosen])
+
+    def with_labels(self, labels: Tensor) -> Measured:
+        """The same inputs with other numbers."""
+        return replace(self, labels=labels)
+
+
 def number_classes(found: Sequence[str], about: str, known: Sequence[str] | None = None) -> tuple[Tensor, list[str]]:
     """The class of each example as a number, and the classes: those that are known, or those found, in order.
 
@@ -78,7 +103,7 @@ def _by_number(name: str) -> tuple[int, int, str]:
 class LabelledBatches(Examples):
     """Batches of examples with one target each: inputs `[B, 1, …]`, targets `[B, 1]`."""
 
-    def __init__(self, examples: Labelled, batch_size: int, **order: Unpack[Order]):
+    def __init__(self, examples: Labelled | Measured, batch_size: int, **order: Unpack[Order]):
         if not len(examples):
             raise DataError(f"{examples.about or 'the data'}: there is no example. Give at least one.")
         self.examples = examples

@@ -133,19 +133,26 @@ def balanced(sequences: Sequence[Int[Tensor, " n"]], inner: int) -> Forest:
         leaves = sequence.tolist()
         if not leaves:
             raise DataError(f"sequence {k} is empty: a tree has at least one leaf. Leave it out.")
-        above: list[int] = []
-        nodes: list[int] = []
-        waiting = [(-1, 0, len(leaves))]  # a parent, and the part of the sequence under one of its children
-        while waiting:
-            parent, start, stop = waiting.pop()
-            above.append(parent)
-            nodes.append(leaves[start] if stop - start == 1 else inner)
-            if stop - start > 1:
-                middle = (start + stop + 1) // 2
-                waiting += [(len(nodes) - 1, middle, stop), (len(nodes) - 1, start, middle)]
+        above, places = binary_tree(len(leaves))
         parents.append(above)
-        tokens.append(nodes)
+        tokens.append([inner if place is None else leaves[place] for place in places])
     return make_forest(parents, tokens)
+
+
+def binary_tree(count: int, *, chain: bool = False) -> tuple[list[int], list[int | None]]:
+    """A binary tree over `count` leaves, as flat as it can be, or as a chain from the first to the last: the parent of each node,
+    and which leaf it is (`None`: an inner node)."""
+    parents: list[int] = []
+    places: list[int | None] = []
+    waiting = [(-1, 0, count)]  # a parent, and the part of the sequence under one of its children
+    while waiting:
+        parent, start, stop = waiting.pop()
+        parents.append(parent)
+        places.append(start if stop - start == 1 else None)
+        if stop - start > 1:
+            middle = stop - 1 if chain else (start + stop + 1) // 2
+            waiting += [(len(places) - 1, middle, stop), (len(places) - 1, start, middle)]
+    return parents, places
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,6 +40,14 @@ class LabelledSequences(Examples):
         self.values, self.targets, self.per_step = values, targets, per_step
         self._starts = lengths.cumsum(0) - lengths
 
+    def shuffle_steps(self, seed: int) -> None:
+        """Put the steps of every sequence into a random order: what is left of it as a set."""
+        random = np.random.default_rng(seed % 2**64)
+        self.values = self.values.clone()
+        ends = self._lengths.cumsum(0).tolist()
+        for start, end in zip([0, *ends[:-1]], ends, strict=True):
+            self.values[start:end] = self.values[start:end][torch.from_numpy(random.permutation(end - start))]
+
     @property
     def rows(self) -> Int[Tensor, " N"]:
         """Which example each row of one pass is."""

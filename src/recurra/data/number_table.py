@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from recurra.data.classes import Labelled, number_classes
+from recurra.data.classes import Labelled, Measured, number_classes
 from recurra.data.comma_separated import LARGEST, fault_of, named_rows, usable_number
 from recurra.data.guard import reads
 from recurra.data.text import read_documents
@@ -41,6 +41,48 @@ def read_table(
 
     Cells are separated by commas, semicolons or tabs. The first line holds names if no cell of it is a number.
     """
+    name, header, lines, table = _cells(path)
+    chosen = _choose(name, header, table, label)
+    inputs = _inputs(name, header, columns, header[chosen])
+    x = np.stack([_numbers(name, header[k], table[:, k], lines, label is None) for k in inputs], axis=1)
+    labels, found = number_classes(list(table[:, chosen]), f"{name}, column {quoted(header[chosen])}", classes)
+    if classes is None and len(found) > max(2, len(table) // 2):
+        raise DataError(
+            f"{name}: column {quoted(header[chosen])} has {len(found)} different values in {len(table)} rows: no "
+            f"classes. Name the column of labels. Known: {listed(header)}."
+        )
+    guess = "" if label is not None else " (guessed)"
+    about = f"{name}: {len(table):,} rows of {len(inputs)} columns, label {quoted(header[chosen])}{guess}"
+    return Labelled(torch.from_numpy(x), labels, tuple(found), tuple(header[k] for k in inputs), about)
+
+
+@reads
+def read_measured(
+    path: str | Path, target: str | None = None, *, columns: Sequence[str] | None = None, labelled: bool = True
+) -> Measured:
+    """The rows of a table of numbers, one column of which is to be predicted from the others.
+
+    - `target`: that column: its name, or its number from 1. Without it, it is the one with a usual name, else the last.
+    - `columns`: those that a trained model reads. `labelled`: there is such a column; otherwise its numbers are 0.
+    """
+    name, header, lines, table = _cells(path)
+    chosen = _choose(name, header, table, target) if labelled else None
+    inputs = _inputs(name, header, columns, header[chosen] if chosen is not None else None)
+    x = np.stack([_numbers(name, header[k], table[:, k], lines, False) for k in inputs], axis=1)
+    values = np.zeros(len(table))
+    if chosen is not None:
+        values = _numbers(name, header[chosen], table[:, chosen], lines, False)
+    called = header[chosen] if chosen is not None else ""
+    about = (
+        f"{name}: {len(table):,} rows of {len(inputs)} columns, target {quoted(called)}{'' if target else ' (guessed)'}"
+    )
+    return Measured(
+        torch.from_numpy(x), torch.from_numpy(values)[:, None], tuple(header[k] for k in inputs), called, about
+    )
+
+
+def _cells(path: str | Path) -> tuple[str, list[str], Sequence[int], npt.NDArray[np.object_]]:
+    """A table's name, the names of its columns, the line of each row, and its cells."""
     name = Path(path).name
     if Path(path).is_dir():
         raise DataError(f"{path} is a folder; a table is one file. Name it.")
@@ -56,26 +98,20 @@ def read_table(
         raise DataError(f"{name} has more than one column {quoted(twice[0])}. Give each its own name.")
     lines, cells = zip(*rows, strict=True)
     table = np.array(cells, dtype=object)
-    chosen = _choose(name, header, table, label)
-    inputs = [k for k in range(len(header)) if k != chosen]
-    if columns is not None:
-        place = {each: k for k, each in enumerate(header) if k != chosen}
-        missing = [each for each in columns if each not in place]
-        if missing:
-            raise DataError(
-                f"{name} has no column {quoted(missing[0])}, which the model reads.{nearest(missing[0], header)}"
-            )
-        inputs = [place[each] for each in columns]
-    x = np.stack([_numbers(name, header[k], table[:, k], lines, label is None) for k in inputs], axis=1)
-    labels, found = number_classes(list(table[:, chosen]), f"{name}, column {quoted(header[chosen])}", classes)
-    if classes is None and len(found) > max(2, len(cells) // 2):
+    return name, header, lines, table
+
+
+def _inputs(name: str, header: list[str], columns: Sequence[str] | None, label: str | None) -> list[int]:
+    """Which columns are read: those of a trained model, or all but that of the labels."""
+    if columns is None:
+        return [k for k, each in enumerate(header) if each != label]
+    place = {each: k for k, each in enumerate(header) if each != label}
+    missing = [each for each in columns if each not in place]
+    if missing:
         raise DataError(
-            f"{name}: column {quoted(header[chosen])} has {len(found)} different values in {len(cells)} rows: no "
-            f"classes. Name the column of labels. Known: {listed(header)}."
+            f"{name} has no column {quoted(missing[0])}, which the model reads.{nearest(missing[0], header)}"
         )
-    guess = "" if label is not None else " (guessed)"
-    about = f"{name}: {len(cells):,} rows of {len(inputs)} columns, label {quoted(header[chosen])}{guess}"
-    return Labelled(torch.from_numpy(x), labels, tuple(found), tuple(header[k] for k in inputs), about)
+    return [place[each] for each in columns]
 
 
 def _choose(name: str, header: list[str], table: npt.NDArray[np.object_], label: str | None) -> int:

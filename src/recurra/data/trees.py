@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from recurra.data.forest import Forest, make_forest
+from recurra.data.forest import Forest, binary_tree, make_forest
 from recurra.data.guard import reads
 from recurra.data.limits import check_limit, limits
 from recurra.data.text import Document, read_documents
@@ -40,6 +40,23 @@ class Tree:
     tokens: list[str | None]
     parents: list[int]
     labels: list[str | None]
+
+
+SHAPES = ("given", "balanced", "chain")
+
+
+def reshaped(tree: Tree, shape: str) -> Tree:
+    """A binary tree over the tokens of another, in their order, with the label of its root.
+
+    - `shape`: `balanced`, of height ⌈log₂ n⌉ over n tokens; `chain`, from the first token to the last, of height n − 1, as a
+      recurrent network reads them; `given`: as it is.
+    """
+    if choose_from("shape", shape, SHAPES) == "given":
+        return tree
+    leaves = [token for token in tree.tokens if token is not None]
+    parents, places = binary_tree(len(leaves), chain=shape == "chain")
+    tokens = [None if place is None else leaves[place] for place in places]
+    return Tree(tokens, parents, [tree.labels[0], *[None] * (len(tokens) - 1)])
 
 
 @dataclass(frozen=True)

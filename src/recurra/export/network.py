@@ -32,16 +32,18 @@ import torch
 from torch import Tensor, nn
 
 from recurra.errors import OptionError
-from recurra.layers.deep import DeepLinear
+from recurra.layers.deep import DeepLinear, StopLinear
 from recurra.layers.direction import Direction
 from recurra.layers.recurrent import Recurrent
 from recurra.models.classify import Classifier
 from recurra.models.conditioned import ConditionedLanguageModel
 from recurra.models.events import EventModel
+from recurra.models.first_state import FirstState
 from recurra.models.forecast import Forecaster
 from recurra.models.jordan import Jordan
 from recurra.models.labelling import Labeller
 from recurra.models.language import LanguageModel
+from recurra.models.lengths import LengthLanguageModel
 from recurra.models.readout import Readout
 from recurra.models.reservoir import EchoState
 from recurra.models.sequence import SequenceModel
@@ -170,7 +172,25 @@ def _(model: Recurrent) -> Network:
 
 @_describe.register
 def _(model: LanguageModel) -> Network:
-    return Network({"logits": _predicted(model, _embedding(model.embedding, "tokens"))})
+    return Network(_with_stop(model, _predicted(model, _embedding(model.embedding, "tokens"))))
+
+
+def _with_stop(model: LanguageModel, logits: Value) -> dict[str, Value]:
+    """The logits of tokens; where the end is told apart, `stop` is its probability, and logits are of the others."""
+    if not isinstance(model.output, StopLinear):
+        return {"logits": logits}
+    chosen = torch.eye(logits.size)[model.output.end, None].to(model.output.weight)
+    return {"logits": logits, "stop": Value("sigmoid", 1, (_linear(logits, chosen),))}
+
+
+@_describe.register
+def _(model: LengthLanguageModel) -> Network:
+    """`left` is how many tokens are still to come; lengths are the reader's to choose."""
+    language = model.language
+    told = _sum(
+        _deepened(_embedding(language.embedding, "tokens"), language.deep_input), _embedding(model.left, "left")
+    )
+    return Network({"logits": _read_out(language, told)})
 
 
 @_describe.register
@@ -203,7 +223,13 @@ def _(model: ConditionedLanguageModel) -> Network:
         moved = _linear(Value("vector", model.condition.in_features, name="condition"), *_parts(model.condition))
     language = model.language
     read = _deepened(_embedding(language.embedding, "tokens"), language.deep_input)
-    return Network({"logits": _read_out(language, _sum(read, Value("spread", moved.size, (moved,))))})
+    if model.as_input:
+        read = _sum(read, Value("spread", moved.size, (moved,)))
+    outputs = {"logits": _read_out(language, read)}
+    if model.first is not None:  # a reader takes them with the first step, and passes them in as states
+        firsts = _first_states(model.first, language.recurrent, moved)
+        outputs |= {f"first_{name}": value for name, value in firsts.items()}
+    return Network(outputs)
 
 
 @_describe.register
@@ -292,7 +318,7 @@ def _(model: Translator) -> dict[str, Network]:
     if model.length is not None:
         told["length_logits"] = _linear(context, *_parts(model.length))
     if model.as_state:
-        told |= _first_states(model, context)
+        told |= _first_states(model.first, model.decoder, context)
 
     read = _embedding(model.target_embedding, "tokens")
     if model.as_input:
@@ -311,16 +337,16 @@ def _(model: Translator) -> dict[str, Network]:
     return {"encoder": Network(told), "decoder": Network({"logits": _linear(hidden, *_parts(model.output))})}
 
 
-def _first_states(model: Translator, context: Value) -> dict[str, Value]:
-    """What the decoder starts from, named as its states are; a state that no input moves starts as it always does."""
-    first = Value("tanh", model.first.out_features, (_linear(context, *_parts(model.first)),))
-    told, begin, H = {}, 0, model.decoder.hidden_size
-    eye = torch.eye(first.size).to(model.output.weight)
-    for k, _ in enumerate(model.decoder.stack):
-        for state, moved in zip(model.decoder.cell.graph.states, model._moved, strict=True):
+def _first_states(first: FirstState, layers: Recurrent, vector: Value) -> dict[str, Value]:
+    """What layers start from, named as their states are; a state that no input moves starts as it always does."""
+    made = Value("tanh", first.out_features, (_linear(vector, *_parts(first)),))
+    told, begin, H = {}, 0, layers.hidden_size
+    eye = torch.eye(made.size).to(first.weight)
+    for k, _ in enumerate(layers.stack):
+        for state, moved in zip(layers.cell.graph.states, first.moved, strict=True):
             if moved:
                 size = state.depth * H
-                told[f"{state.name}_{k}"] = _linear(first, eye[begin : begin + size])
+                told[f"{state.name}_{k}"] = _linear(made, eye[begin : begin + size])
                 begin += size
     return told
 

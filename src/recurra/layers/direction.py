@@ -31,6 +31,7 @@ class Direction(nn.Module):
         hidden_size: int,
         *,
         learn_initial: bool,
+        bias: bool = True,
         weight_dropout: float = 0.0,
         init: Initialiser,
         device: torch.device | str | None,
@@ -45,7 +46,11 @@ class Direction(nn.Module):
             return torch.empty(*shape, device=device, dtype=dtype)
 
         self.W = nn.Parameter(empty(len(graph.drives) * H, input_size))
-        self.b = nn.Parameter(empty(len(graph.drives) * H))
+        self.b: Tensor
+        if bias:
+            self.b = nn.Parameter(empty(len(graph.drives) * H))
+        else:
+            self.register_buffer("b", empty(len(graph.drives) * H), persistent=False)
         self.U = nn.Parameter(empty(len(graph.matrices) * H, H)) if graph.matrices else None
         self.units = nn.ParameterDict()
         for name, declared in graph.parameters.items():
@@ -63,7 +68,7 @@ class Direction(nn.Module):
         graph, H = self.cell.graph, self.hidden_size
         for k, name in enumerate(graph.drives):
             nn.init.xavier_uniform_(self.W[k * H : (k + 1) * H])
-            self.b[k * H : (k + 1) * H] = graph.bias.get(name, 0.0)
+            self.b[k * H : (k + 1) * H] = graph.bias.get(name, 0.0) if isinstance(self.b, nn.Parameter) else 0.0
         for k, name in enumerate(graph.matrices):
             assert self.U is not None
             matrix = self.U[k * H : (k + 1) * H]

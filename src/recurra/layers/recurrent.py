@@ -31,6 +31,7 @@ class Recurrent(nn.Module):
     - `residual`: from the second layer on, a layer's input is added to its output.
     - `dropout`: between layers, one mask for all of time (variational). `weight_dropout`: of recurrent weights, one mask for
       all of time and all batch rows (Merity et al. 2018).
+    - `bias`: the drives W x + b have a bias; without, they are W x alone.
     - `learn_initial`: the state before the first step is a parameter; otherwise it is zero.
     - `init`: first values of recurrent matrices: `orthogonal`, `xavier`, `uniform`, `identity`, `spectral_radius(0.9)`, or a
       function of your own that fills a matrix in place.
@@ -57,6 +58,7 @@ class Recurrent(nn.Module):
         dropout: float = 0.0,
         weight_dropout: float = 0.0,
         learn_initial: bool = False,
+        bias: bool = True,
         engine: str = "auto",
         init: str | Initialiser = "orthogonal",
         device: torch.device | str | None = None,
@@ -88,6 +90,7 @@ class Recurrent(nn.Module):
                     input_size if k == 0 else self.output_size,
                     hidden_size,
                     learn_initial=learn_initial,
+                    bias=bias,
                     weight_dropout=weight_dropout,
                     init=initialiser,
                     device=device,

@@ -1,5 +1,8 @@
-"""What is for learning: back-propagation through time by hand, the scalar case, linear regions, small networks, the robot."""
+"""What is for learning: back-propagation through time by hand, the scalar case, regions, approximation, automata, the robot."""
 
+from recurra.lecture.activations import activations
+from recurra.lecture.approximation import approximate
+from recurra.lecture.automaton_network import automaton_network
 from recurra.lecture.by_hand import (
     ElmanWeights,
     Layer,
@@ -24,7 +27,8 @@ from recurra.lecture.regions import (
     upper_bound,
 )
 from recurra.lecture.robot import operate
-from recurra.lecture.scalar_case import scalar_gradient, scalar_page
+from recurra.lecture.scalar_case import scalar_case, scalar_gradient
+from recurra.lecture.scalar_page import scalar_page
 from recurra.lecture.small_network import SmallNetwork
 
 __all__ = [
@@ -32,6 +36,9 @@ __all__ = [
     "Layer",
     "Rectifier",
     "SmallNetwork",
+    "activations",
+    "approximate",
+    "automaton_network",
     "count_regions",
     "elman_bptt",
     "elman_bptt_double_sum",
@@ -48,6 +55,7 @@ __all__ = [
     "rectifier_of",
     "regions_on_line",
     "regions_on_plane",
+    "scalar_case",
     "scalar_gradient",
     "scalar_page",
     "stochastic_backpropagation",

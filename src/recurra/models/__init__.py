@@ -5,10 +5,18 @@ from recurra.models.classify import Classifier
 from recurra.models.conditioned import ConditionedLanguageModel
 from recurra.models.decision_tree import DecisionTree, grow_tree
 from recurra.models.events import EventModel
-from recurra.models.feedforward import Feedforward, basis_expansion, convolutional, linear_classifier, multilayer
+from recurra.models.feedforward import (
+    Feedforward,
+    basis_expansion,
+    convolutional,
+    for_numbers,
+    linear_classifier,
+    multilayer,
+)
 from recurra.models.forecast import Forecaster
 from recurra.models.jordan import Jordan
 from recurra.models.language import LanguageModel
+from recurra.models.lengths import LengthLanguageModel
 from recurra.models.markov import Markov, best_markov
 from recurra.models.readout import Readout
 from recurra.models.reservoir import EchoState
@@ -33,6 +41,7 @@ __all__ = [
     "Forecaster",
     "Jordan",
     "LanguageModel",
+    "LengthLanguageModel",
     "Markov",
     "Readout",
     "Tagger",
@@ -44,6 +53,7 @@ __all__ = [
     "best_markov",
     "convolutional",
     "find_season",
+    "for_numbers",
     "grow_tree",
     "linear_classifier",
     "multilayer",

@@ -5,18 +5,26 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from recurra.errors import OptionError
+from recurra.errors import OptionError, choose_from
+from recurra.models.first_state import FirstState
 from recurra.models.language import LanguageModel, make_embedding
 from recurra.models.sequence import SequenceModel
-from recurra.types import Float, Int
+from recurra.types import Float, Int, State
+
+CONDITIONS = ("input", "state", "both")
 
 
 class ConditionedLanguageModel(nn.Module):
     """P(y₁ … y_T | c) = Π P(y_t | c, y₁ … y_{t−1}): one to many.
 
-    The condition becomes a vector that is added to that of every token read. Exactly one of these says what it is:
+    Exactly one of these says what the condition is:
 
     - `classes`: it is one of so many. `condition_size`: it is a vector of so many numbers.
+
+    The condition becomes a vector c as long as a token's; `told` says how the network hears of it:
+
+    - `input`: c is added to the vector of every token read: U x_t + U c.
+    - `state`: the network starts from h₀ = tanh(A c). `both`.
 
     `given` is the language model with the condition filled in: it can be run, streamed and sampled like any other.
 
@@ -27,8 +35,16 @@ class ConditionedLanguageModel(nn.Module):
     ```
     """
 
-    def __init__(self, language: LanguageModel, *, classes: int | None = None, condition_size: int | None = None):
+    def __init__(
+        self,
+        language: LanguageModel,
+        *,
+        classes: int | None = None,
+        condition_size: int | None = None,
+        told: str = "input",
+    ):
         super().__init__()
+        choose_from("told", told, CONDITIONS)
         if (classes is None) == (condition_size is None):
             raise OptionError("a condition is a class or a vector: give classes=N or condition_size=N, one of the two.")
         self.language = language
@@ -39,6 +55,8 @@ class ConditionedLanguageModel(nn.Module):
         else:
             assert condition_size is not None
             self.condition = nn.Linear(condition_size, size)
+        self.as_input = told != "state"
+        self.first = FirstState(size, language.recurrent) if told != "input" else None
 
     @property
     def output(self) -> nn.Linear:
@@ -50,7 +68,9 @@ class ConditionedLanguageModel(nn.Module):
 
     def given(self, condition: Int[Tensor, " B"] | Float[Tensor, "B C"]) -> Given:
         """The language model under a condition for each row."""
-        return Given(self.language, self.condition(condition.to(self.output.weight.device)))
+        vector = self.condition(condition.to(self.output.weight.device))
+        first = None if self.first is None else self.first.state(vector, self.language.recurrent)
+        return Given(self.language, vector if self.as_input else None, first)
 
     def forward(
         self,
@@ -64,17 +84,26 @@ class ConditionedLanguageModel(nn.Module):
 
 
 class Given(SequenceModel):
-    """A language model with a vector for each row added to every input; it shares all weights."""
+    """A language model under a condition; it shares all weights.
 
-    def __init__(self, language: LanguageModel, moved: Float[Tensor, "B D"]):
+    - `moved`: a vector for each row, added to every input. `first`: the state that each row starts from.
+    """
+
+    def __init__(self, language: LanguageModel, moved: Float[Tensor, "B D"] | None, first: State | None = None):
         nn.Module.__init__(self)
-        self.language, self.moved = language, moved
+        self.language, self.moved, self.first = language, moved, first
         self.recurrent, self.output = language.recurrent, language.output
         self.input_dropout, self.dropout = language.input_dropout, language.dropout
         self.training = language.training
 
     def embed(self, inputs: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        return self.language.embed(inputs) + self.moved[:, None]
+        embedded = self.language.embed(inputs)
+        return embedded if self.moved is None else embedded + self.moved[:, None]
+
+    def hidden(
+        self, inputs: Tensor, state: State | None = None, lengths: Int[Tensor, " B"] | None = None
+    ) -> tuple[Float[Tensor, "B T H"], State]:
+        return super().hidden(inputs, self.first if state is None else state, lengths)
 
 
 @torch.no_grad()

@@ -319,6 +319,21 @@ def convolutional(
     return Feedforward(shape, nn.Sequential(below, above), above.output_size, classes)
 
 
+def for_numbers(model: Feedforward, outputs: int = 1) -> Feedforward:
+    """The same network with another last map: `outputs` real numbers instead of scores of classes.
+
+    ```python
+    model = rc.models.for_numbers(rc.models.multilayer([2], 2, hidden_size=16))
+    model(torch.randn(4, 2))                                        # numbers [4, 1]
+    ```
+    """
+    if outputs < 1:
+        raise OptionError(f"outputs must be at least 1; got {outputs}.")
+    model.output = nn.Linear(model.output.in_features, outputs)
+    _initialise(model.output, "linear")
+    return model
+
+
 def hidden_layers(model: Feedforward) -> Layers:
     """The layers of a network that has nothing else: where sensitivities and regions are asked for."""
     parts = [part for part in model.features.children() if not isinstance(part, nn.Flatten)]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from recurra.data.transfer import send
 from recurra.errors import OptionError, choose_from
-from recurra.layers.bidirectional import to_front
+from recurra.layers.bidirectional import to_back, to_front
 from recurra.layers.front import Front, within
 from recurra.layers.recurrent import Recurrent
 from recurra.models.language import make_embedding
@@ -27,7 +27,10 @@ class Labeller(nn.Module, ABC):
       all steps of a sequence, as another day or another microphone shifts a recording.
     - `input_dropout`: of inputs, one mask for all of time; `None`: that of the layers, which is also of outputs.
 
-    Which end sequences are padded at (`padding`), and what stands there, changes nothing.
+    - `reads_padding`: `start` or `end`: the zeros that shorter sequences are padded with at that end are read as if they were
+      steps, as by networks that know of no lengths. `None`: they are not.
+
+    Otherwise which end sequences are padded at (`padding`), and what stands there, changes nothing.
     """
 
     def __init__(
@@ -40,8 +43,12 @@ class Labeller(nn.Module, ABC):
         noise: float = 0.0,
         shift: float = 0.0,
         input_dropout: float | None = None,
+        reads_padding: str | None = None,
     ):
         super().__init__()
+        if reads_padding is not None:
+            choose_from("reads_padding", reads_padding, ("end", "start"))
+        self.reads_padding = reads_padding
         if classes < 2:
             raise OptionError(f"there must be at least 2 classes to choose from; got {classes}.")
         for name, value in (("noise", noise), ("shift", shift)):
@@ -83,6 +90,9 @@ class Labeller(nn.Module, ABC):
         x = self.embed(inputs).transpose(0, 1)
         x = to_front(x, here) if padding == "start" else x
         x = torch.where(within(T, here), x, 0)
+        if self.reads_padding is not None:
+            x = to_back(x, here) if self.reads_padding == "start" else x
+            known = torch.full((B,), T)
         if self.training and (self.noise or self.shift):
             x = x + self.noise * torch.randn_like(x) + self.shift * torch.randn_like(x[:1])
         x = self.input_dropout(x)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from recurra.errors import OptionError
+from recurra.layers.deep import StopLinear
 from recurra.layers.recurrent import Recurrent
 from recurra.models.sequence import SequenceModel
 from recurra.types import Float, Int
@@ -20,6 +21,8 @@ class LanguageModel(SequenceModel):
     - `tied`: the softmax uses the embedding's matrix (Press & Wolf 2017); needs `input_size` equal to the layers' output.
     - `input_dropout`: of tokens' vectors, one mask for all of time; `None`: that of the layers, which is also of outputs.
     - `deep_input`, `deep_output`: so many extra tanh layers before and after the recurrent ones.
+    - `stop`: the token that ends a sequence, where its probability is emitted apart at each step: first σ(s_t) that there is no
+      further token, then a softmax over the others. `None`: the end is a token like any other.
 
     ```python
     model = rc.models.LanguageModel(65, rc.Recurrent("lstm", 32, 128, layers=2, dropout=0.1))
@@ -37,12 +40,18 @@ class LanguageModel(SequenceModel):
         input_dropout: float | None = None,
         deep_input: int = 0,
         deep_output: int = 0,
+        stop: int | None = None,
     ):
         if tied:
             check_tied(recurrent)
         super().__init__(
             recurrent, vocabulary_size, input_dropout=input_dropout, deep_input=deep_input, deep_output=deep_output
         )
+        if stop is not None:
+            if not 0 <= stop < vocabulary_size:
+                raise OptionError(f"stop must be one of the {vocabulary_size} tokens; got {stop}.")
+            self.output = StopLinear(recurrent.output_size, vocabulary_size, deep_output, stop)
+            nn.init.zeros_(self.output.bias)
         self.embedding = make_embedding(vocabulary_size, recurrent.input_size)
         if tied:
             self.output.weight = self.embedding.weight

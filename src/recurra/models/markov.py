@@ -85,6 +85,12 @@ class Markov:
             levels.append(_discount(grams[n].keys, counts, contexts, vocabulary_size + 1))
         return cls(levels, vocabulary_size)
 
+    @property
+    def contexts(self) -> int:
+        """How many different contexts of `order` tokens the training data had."""
+        base = self.vocabulary_size + 1
+        return len(np.unique(self._levels[-1].keys // base))
+
     def score(self, ids: Data) -> float:
         """Mean nats per token, each given those before it; the first of each text or sequence is not counted."""
         total, targets = 0.0, 0

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from recurra.errors import OptionError
 from recurra.models.sequence import SequenceModel
+from recurra.models.window import WindowLanguageModel
 from recurra.types import Float
 
 
@@ -61,7 +62,7 @@ class Choice:
 
 @torch.no_grad()
 def sample(
-    model: SequenceModel,
+    model: SequenceModel | WindowLanguageModel,
     prime: list[int],
     length: int,
     *,

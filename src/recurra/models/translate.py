@@ -7,26 +7,28 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from recurra.cells.graph import walk
 from recurra.data.transfer import send
 from recurra.errors import OptionError, choose_from
 from recurra.layers.attention import Attention
 from recurra.layers.dropout import VariationalDropout
 from recurra.layers.recurrent import Recurrent
+from recurra.models.first_state import FirstState
 from recurra.models.language import make_embedding
 from recurra.models.sequence import make_dropouts
-from recurra.types import CellState, Float, Int, State
+from recurra.types import Float, Int, State
 
-CONTEXTS = ("input", "state", "both", "attention")
+CONTEXTS = ("input", "state", "both", "attention", "final")
 
 
 class Reading(NamedTuple):
-    """What was read: the encoder's output at every step, each sequence's length, and the context, all of it in one vector."""
+    """What was read: the encoder's output at every step, each sequence's length, the context, all of it in one vector, and the
+    encoder's state after the last token."""
 
     outputs: Float[Tensor, "B S C"]
     lengths: Int[Tensor, " B"]
     context: Float[Tensor, "B C"]
     keys: Float[Tensor, "B S H"] | None
+    final: State
 
 
 class Decoded(NamedTuple):
@@ -45,9 +47,11 @@ class Translator(nn.Module):
     - `source_size`, `target_size`: of the two vocabularies.
     - `context`: how the decoder hears of the source. The context c is the encoder's output at the end of the sequence (and at
       its beginning, of the direction that ends there).
-        - `input`: c is a further input of each step. Cho et al. 2014.
-        - `state`: the decoder starts from tanh(A c). Sutskever et al. 2014.
-        - `both`.
+        - `input`: c is a further input of each step.
+        - `state`: the decoder starts from tanh(A c).
+        - `both`: Cho et al. 2014.
+        - `final`: the decoder starts from the encoder's final state itself, layer by layer; both have the same cell and sizes,
+          and the encoder reads in one direction. Sutskever et al. 2014.
         - `attention`: as `state`; and each step's output asks all outputs of the encoder and predicts from what it finds:
           tanh(B [h_t, Σ_s w_ts e_s]). The queries are known after the recurrence, so that any engine runs it. Luong et al. 2015.
     - `attention`: `additive` or `dot`.
@@ -79,7 +83,10 @@ class Translator(nn.Module):
     ):
         super().__init__()
         choose_from("context", context, CONTEXTS)
-        self.as_input, self.as_state = context in ("input", "both"), context != "input"
+        self.as_input, self.as_state = context in ("input", "both"), context in ("state", "both", "attention")
+        self.hands_over = context == "final"
+        if self.hands_over:
+            _check_alike(encoder, decoder)
         size, embedding_size, hidden_size = encoder.output_size, encoder.input_size, decoder.hidden_size
         reads = embedding_size + size if self.as_input else embedding_size
         if decoder.input_size != reads:
@@ -96,12 +103,8 @@ class Translator(nn.Module):
         self.target_embedding = make_embedding(target_size, embedding_size)
         self.input_dropout, self.dropout = make_dropouts(encoder, input_dropout)
         self.encoder, self.decoder = encoder, decoder
-        graph = self.decoder.cell.graph
-        # a state that no input moves, such as a clock, starts as it always does
-        self._moved = [any(node.kind == "drive" for node in walk([update])) for update in graph.updates]
         if self.as_state:
-            depth = sum(each.depth for each, moved in zip(graph.states, self._moved, strict=True) if moved)
-            self.first = nn.Linear(size, len(decoder.layers) * depth * hidden_size)
+            self.first = FirstState(size, decoder)
         self.attention = Attention(attention, hidden_size, size) if context == "attention" else None
         if self.attention is not None:
             self.join = nn.Linear(hidden_size + size, hidden_size)
@@ -113,12 +116,13 @@ class Translator(nn.Module):
 
     def read(self, source: Int[Tensor, "B S"], lengths: Int[Tensor, " B"]) -> Reading:
         """Run the encoder. Every sequence has at least one token."""
-        outputs = self.encoder(self._embed(self.source_embedding, source), None, lengths).outputs
-        H = self.encoder.hidden_size
+        trace = self.encoder(self._embed(self.source_embedding, source), None, lengths)
+        outputs, H = trace.outputs, self.encoder.hidden_size
         lengths = send(lengths, outputs.device)
         last = outputs[torch.arange(len(lengths), device=outputs.device), lengths - 1, :H]
         context = torch.cat([last, outputs[:, 0, H:]], dim=-1)  # the second part is empty in one direction
-        return Reading(outputs, lengths, context, self.attention.keys(outputs) if self.attention is not None else None)
+        keys = self.attention.keys(outputs) if self.attention is not None else None
+        return Reading(outputs, lengths, context, keys, trace.final)
 
     def decode(
         self,
@@ -160,21 +164,9 @@ class Translator(nn.Module):
 
     def first_state(self, reading: Reading) -> State | None:
         """The decoder's state before its first step; `None` where it does not depend on what was read."""
-        if not self.as_state:
-            return None
-        H = self.decoder.hidden_size
-        given = iter(torch.tanh(self.first(reading.context)).split(H, dim=-1))
-        plain = self.decoder.initial_state(len(reading.lengths))
-
-        def filled(state: CellState) -> CellState:
-            return tuple(
-                torch.stack([next(given) for _ in range(old[0].numel() // H)], dim=1).view_as(old).to(old)
-                if moved
-                else old
-                for old, moved in zip(state, self._moved, strict=True)
-            )
-
-        return tuple((filled(layer[0]),) for layer in plain)
+        if self.hands_over:
+            return reading.final
+        return self.first.state(reading.context, self.decoder) if self.as_state else None
 
     def length_logits(self, reading: Reading) -> Float[Tensor, "B N"]:
         """P(τ | X), as logits of the lengths 0 to `longest`."""
@@ -204,6 +196,29 @@ class Translation:
     def _step(self, tokens: Tensor, state: State | None) -> tuple[Tensor, State]:
         decoded = self.model.decode(self.reading, tokens[:, None], None, state)
         return decoded.logits[:, 0], decoded.state
+
+
+def _check_alike(encoder: Recurrent, decoder: Recurrent) -> None:
+    """Refuse a decoder that cannot start from the encoder's state."""
+
+    def shape(layers: Recurrent) -> tuple[object, ...]:
+        states = [(each.name, each.depth) for each in layers.cell.graph.states]
+        return states, layers.hidden_size, len(layers.layers)
+
+    if encoder.bidirectional:
+        raise OptionError(
+            "context=final hands over the state of one direction, and the encoder reads in two. Build it with "
+            "bidirectional=False (model.bidirectional=false), or use context=state."
+        )
+    if shape(encoder) != shape(decoder):
+        raise OptionError(
+            f"context=final makes the encoder's state the decoder's: they need the same states, size and number of layers; got "
+            f"{_sizes(encoder)} and {_sizes(decoder)}. Make them alike, or use context=state."
+        )
+
+
+def _sizes(layers: Recurrent) -> str:
+    return f"{len(layers.layers)} layer(s) of {layers.cell.name} with {layers.hidden_size} units"
 
 
 def _over_time(dropout: VariationalDropout, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:

@@ -31,12 +31,25 @@ class WindowLanguageModel(nn.Module):
         self.output = nn.Linear(hidden_size, vocabulary_size)
 
     def forward(
-        self, tokens: Int[Tensor, "B T"], past: Int[Tensor, "B W"] | None = None
+        self,
+        tokens: Int[Tensor, "B T"],
+        past: Int[Tensor, "B W"] | None = None,
+        lengths: Int[Tensor, " B"] | None = None,
     ) -> tuple[Float[Tensor, "B T V"], Int[Tensor, "B W"]]:
-        """The logits of the token that follows each one, and the last tokens, to pass to the next call as `past`."""
+        """The logits of the token that follows each one, and the last tokens, to pass to the next call as `past`.
+
+        - `lengths`: of no use here, since what lies past the end of a sequence is seen by nothing before it.
+        """
         blank = self.embedding.num_embeddings - 1
         seen = pad(tokens, (self.window - 1, 0), value=blank) if past is None else torch.cat([past, tokens], dim=1)
         return self.predict(seen.unfold(1, self.window, 1)), seen[:, seen.shape[1] - self.window + 1 :]
+
+    def step(
+        self, tokens: Int[Tensor, " B"], past: Int[Tensor, "B W"] | None = None
+    ) -> tuple[Float[Tensor, "B V"], Int[Tensor, "B W"]]:
+        """The same for one token of each row."""
+        logits, after = self(tokens[:, None], past)
+        return logits[:, 0], after
 
     def predict(self, windows: Int[Tensor, "*N W"]) -> Float[Tensor, "*N V"]:
         """The logits of the token that follows each window."""

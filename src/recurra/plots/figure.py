@@ -140,6 +140,13 @@ def save(figure: Any, file: Path) -> None:
         raise OptionError(f"{file} cannot be written ({reason(error)}). Choose another place.") from error
 
 
+def plain_ticks(*axes: Any) -> None:
+    """Powers of ten as plain numbers: a label that is mathematics would be shown as it is written."""
+    for each in axes:
+        each.set_major_formatter("{x:g}")
+        each.set_minor_formatter("")
+
+
 def inks(axis: Any) -> tuple[Any, Any]:
     """The colours of the ground and of what is written on it."""
     return axis.figure.get_facecolor(), axis.xaxis.label.get_color()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from recurra.analysis.fixed_points import FixedPoints
 from recurra.analysis.gradients import GradientFlow
 from recurra.analysis.trace_table import TraceTable
-from recurra.lecture.scalar_case import scalar_page
+from recurra.lecture.scalar_page import scalar_page
 from recurra.plots.figure import ENDINGS
 from recurra.results import Result
 from recurra.tasks.capabilities import HasTriggers, offers

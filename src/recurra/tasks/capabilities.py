@@ -17,6 +17,8 @@ from torch import Tensor
 
 from recurra.analysis.automata.reading import Reading
 from recurra.analysis.beam import BeamTree
+from recurra.analysis.embeddings import Embeddings
+from recurra.analysis.order_tables import OrderComparison
 from recurra.data.text import Document
 from recurra.data.tokenizers import Tokenizer
 from recurra.errors import OptionError
@@ -156,6 +158,18 @@ class ReadsText(Protocol):
     def token_names(self) -> list[str]: ...
 
 
+class ComparesOrders(Protocol):
+    """is a language model, which tables of order k are compared with"""
+
+    def compare_orders(self, model: Any, most: int) -> OrderComparison: ...
+
+
+class HasEmbeddings(Protocol):
+    """reads tokens, each of which has a vector"""
+
+    def embeddings(self, model: Any) -> Embeddings: ...
+
+
 class Glimpses(Protocol):
     """shows a few words of what the model outputs while it learns"""
 
@@ -205,6 +219,8 @@ VERBS: dict[str, type[Any]] = {
     "forecast": Forecasts,
     "flag": FlagsEvents,
     "units": ReadsText,
+    "embeddings": HasEmbeddings,
+    "orders": ComparesOrders,
     "automaton": ReadsTokens,
     "mimic": ClassifiesSteps,
     "regions": DividesSpace,

@@ -14,8 +14,9 @@ from recurra.tasks.task import Task
 from recurra.training.distributed import Ranks
 
 KINDS = (
-    *("language", "conditioned", "translate", "classify", "signal_noise", "events", "machine_log", "forecast"),
-    *("piano_roll", "memory", "formal", "jordan", "tree", "feedforward", "reservoir"),
+    *("language", "lengths", "fixed_window", "conditioned", "translate"),
+    *("classify", "signal_noise", "events", "machine_log", "forecast"),
+    *("piano_roll", "memory", "formal", "jordan", "jordan_tags", "tree", "feedforward", "regression", "reservoir"),
 )
 """The files of tasks, in the order in which their recipes are listed."""
 for kind in KINDS:

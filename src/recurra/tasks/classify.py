@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from recurra.analysis.automata.reading import Reading
+from recurra.analysis.embeddings import Embeddings, look_at_embeddings
 from recurra.data.encoding import Channels, Names, Tokens, encoder_from_json, fit_encoder, flat_labels
 from recurra.data.labelled import How, Labelled, read_labelled
 from recurra.data.labelled_batches import LabelledSequences
@@ -25,15 +26,16 @@ from recurra.models.decision_tree import Numbers
 from recurra.models.labelling import Labeller
 from recurra.models.tag import Tagger
 from recurra.tasks.capabilities import Probe
-from recurra.tasks.language import TOKENS
+from recurra.tasks.corpus import TOKENS
 from recurra.tasks.recipe import RECIPES, recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples, Predictions
 from recurra.tasks.task import ModelSettings, Settings, StepTask, check_shares, given_test, given_valid, make_penalty
-from recurra.training.labelling import evaluate_labels, label_loss, most_frequent, predict_labels
+from recurra.training.labelling import bag_of_tokens, evaluate_labels, label_loss, most_frequent, predict_labels
 from recurra.training.loop import Trainer, Training
 from recurra.training.tree_penalty import Steps
 from recurra.types import setting
 
+PADDING = ("masked", "start", "end")
 NOISE = 0.3
 """How much is added to numbers, which have a deviation of 1, unless the settings say it. Vectors of tokens are far smaller."""
 
@@ -113,6 +115,12 @@ class LabelModelSettings(ModelSettings):
 
 @dataclass(frozen=True)
 class ClassifyModelSettings(LabelModelSettings):
+    padding: str = setting(
+        "masked",
+        "shorter sequences of a batch: masked (padding is never read), or start or end (it is read there, as zeros)",
+        choices=PADDING,
+        added=True,
+    )
     head: str = setting("mean", "how steps become one vector: last, mean, max or attention", choices=HEADS)
     pool: int = setting(1, "max-pooling over this many steps, after the convolution", low=1)
 
@@ -434,6 +442,12 @@ class LabelTask(StepTask[Labeller]):
     def output_names(self) -> list[str]:
         return self.names.names
 
+    def embeddings(self, model: Labeller) -> Embeddings:
+        """The vectors of tokens, looked at."""
+        if model.embedding is None:
+            raise OptionError(f"{self.settings.name}: this model reads numbers, which have no vectors of their own.")
+        return look_at_embeddings(model.embedding.weight, self.input_names())
+
 
 def _shown(sequence: Any) -> str:
     """The beginning of a sequence, or its size."""
@@ -447,9 +461,38 @@ def _shown(sequence: Any) -> str:
 class ClassificationTask(LabelTask):
     unit = "sequence"
 
+    def _check_reading(self, found: Labelled) -> None:
+        super()._check_reading(found)
+        padding = self.settings.model.padding
+        if padding != "masked" and len({len(each) for each in found.sequences}) == 1:
+            raise OptionError(
+                f"model.padding={padding} would change nothing here: all sequences of {self.settings.data.path} have one length. "
+                "Leave it out."
+            )
+
     def make_model(self) -> Classifier:
         model = self.settings.model
-        return Classifier(**self.label_options(model.pool), head=model.head)
+        reads = None if model.padding == "masked" else model.padding
+        return Classifier(**self.label_options(model.pool), head=model.head, reads_padding=reads)
+
+    def evaluate(
+        self, model: Labeller, data: str | None = None, *, baselines: bool = True, shuffled: bool = False
+    ) -> Evaluation:
+        """As of labels everywhere; of tokens also beside a bag of them, which knows no order.
+
+        - `shuffled`: also score the model on the same sequences with their steps in random order.
+        """
+        found = super().evaluate(model, data, baselines=baselines)
+        part, name = self.held_out if data is None else (self._read(data), data)
+        rows = dict(found.scores)
+        if shuffled:
+            batches = self.make_batches(part, name)
+            batches.shuffle_steps(self.settings.seed)
+            rows[f"{self.called}, shuffled"] = evaluate_labels(model, batches).scores
+        if baselines and self.encoder.are_tokens:
+            learned, seen = (self.make_batches(each, name) for each in (self.parts.train, part))
+            rows["bag of tokens"] = bag_of_tokens(learned, seen, self.encoder.size, len(self.names)).scores
+        return replace(found, scores=rows)
 
     def describe(self, probabilities: Tensor) -> dict[str, Any]:
         best = int(probabilities[0].argmax())
@@ -459,7 +502,13 @@ class ClassificationTask(LabelTask):
 class TaggingTask(LabelTask):
     unit = "step"
     per_step = True
-    factorisation = "Tags are independent given the whole sequence: P(y1 … yT | x) = Π P(yt | x1 … xT)."
+
+    @property
+    def factorisation(self) -> str:  # type: ignore[override]
+        """What a tag depends on: all inputs, or in one direction those up to its step."""
+        if self.settings.model.bidirectional or self.settings.model.convolution is not None:
+            return "Tags are independent given the whole sequence: P(y1 … yT | x) = Π P(yt | x1 … xT)."
+        return "Tags are independent given the inputs so far: P(y1 … yT | x) = Π P(yt | x1 … xt)."
 
     def make_model(self) -> Tagger:
         return Tagger(**self.label_options())

@@ -19,24 +19,39 @@ from recurra.data.text import read_documents
 from recurra.data.tokenizers import Tokenizer, build_tokenizer, tokenizer_from_json
 from recurra.data.transfer import send
 from recurra.errors import DataError, OptionError, choose_from, quoted
-from recurra.models.conditioned import ConditionedLanguageModel, log_likelihoods
+from recurra.models.conditioned import CONDITIONS, ConditionedLanguageModel, log_likelihoods
 from recurra.models.language import LanguageModel
 from recurra.models.markov import best_markov
 from recurra.tasks.capabilities import Probe
-from recurra.tasks.language import LanguageSettings, TextData, TextTask, encode_text
+from recurra.tasks.corpus import TextData, encode_text
+from recurra.tasks.language import LanguageSettings, TextTask
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples
 from recurra.tasks.task import StepModelSettings
 from recurra.training.evaluation import Score, evaluate_whole
 from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import batch_weights, weighted_nll
+from recurra.types import setting
 
 PARTS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
+class ConditionedModelSettings(StepModelSettings):
+    condition: str = setting(
+        "input",
+        "how the class is told: input (at each step), state (as initial state) or both",
+        choices=CONDITIONS,
+        added=True,
+    )
+
+
+@dataclass(frozen=True)
 class ConditionedSettings(LanguageSettings):
     whole: ClassVar[str | None] = "lines"
+    model: ConditionedModelSettings = field(  # type: ignore[assignment]  # lines of a class always end by a token
+        default_factory=ConditionedModelSettings
+    )
     data: TextData = field(default_factory=lambda: TextData(sequences=True))
 
     def check(self) -> None:
@@ -137,7 +152,7 @@ class ConditionedTask(TextTask[ConditionedLanguageModel]):
         language = LanguageModel(
             self.tokenizer.size, self.make_recurrent(), tied=self.settings.model.tied, **self.step_options()
         )
-        return ConditionedLanguageModel(language, classes=len(self.classes))
+        return ConditionedLanguageModel(language, classes=len(self.classes), told=self.settings.model.condition)
 
     def make_trainer(self, model: ConditionedLanguageModel) -> Trainer:
         def loss(model: ConditionedLanguageModel, batch: Any) -> Tensor:
@@ -233,7 +248,7 @@ def conditioned() -> ConditionedSettings:
     """lines with a class each (CLASS<tab>TEXT, or a folder with a file for each class): text of a class"""
     return ConditionedSettings(
         data=TextData(tokens="char", sequences=True, valid=0.1, test=0.1),
-        model=StepModelSettings(cell="gru", hidden_size=192, embedding_size=64, dropout=0.4, input_dropout=0.1),
+        model=ConditionedModelSettings(cell="gru", hidden_size=192, embedding_size=64, dropout=0.4, input_dropout=0.1),
         training=Training(
             steps=2000,
             batch_size=64,

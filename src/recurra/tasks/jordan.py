@@ -40,16 +40,21 @@ class JordanSettings(Settings):
 
     def check(self) -> None:
         choose_from("data.task", self.data.task, OUTPUTS)
-        if self.training.feeding == "free":
-            raise OptionError(
-                "training.feeding=free would be a loop over time, which this network is trained without. "
-                "Use teacher, or scheduled:0.5."
-            )
+        check_feeding(self.training)
 
     def idle(self) -> dict[str, str]:
         loop = "this network has no loop over time in training"
         found = {"engine": loop, "training.over_time": "steps are learned one by one, and each counts alike"}
         return found if self.training.truncation == "none" else found | {"training.truncation": loop}
+
+
+def check_feeding(training: Training) -> None:
+    """Refuse what would need a loop over time."""
+    if training.feeding == "free":
+        raise OptionError(
+            "training.feeding=free would be a loop over time, which this network is trained without. "
+            "Use teacher, or scheduled:0.5."
+        )
 
 
 class JordanTask(Task[Jordan]):

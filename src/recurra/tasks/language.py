@@ -7,83 +7,54 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from recurra.analysis.automata.reading import Reading
+from recurra.analysis.embeddings import Embeddings, look_at_embeddings
+from recurra.analysis.order_tables import OrderComparison, OrderRow
 from recurra.data.batches import Batches, Chunks, Sequences
 from recurra.data.text import (
     Document,
-    python_source,
-    read_documents,
-    read_split,
-    shortened,
-    split_by_document,
-    split_by_position,
-    split_lines,
 )
-from recurra.data.tokenizers import Tokenizer, build_tokenizer, tokenizer_from_json
+from recurra.data.tokenizers import Tokenizer, tokenizer_from_json
 from recurra.errors import DataError, OptionError
 from recurra.models.language import LanguageModel
-from recurra.models.markov import Markov, best_markov
+from recurra.models.markov import Markov
 from recurra.models.sampling import Choice, sample
 from recurra.tasks.capabilities import Probe
+from recurra.tasks.corpus import Corpus, TextData, read_corpus, read_parts
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples, TextScore
 from recurra.tasks.streaming import Streaming, most_probable, tokens
-from recurra.tasks.task import M, Settings, StepModelSettings, StepTask, check_shares, given_test, given_valid, of_files
+from recurra.tasks.task import M, Settings, StepModelSettings, StepTask, count_parameters
 from recurra.training.dynamic_evaluation import evaluate_dynamically
 from recurra.training.evaluation import best_share, evaluate, evaluate_window, log_probabilities, mixed
 from recurra.training.loop import Trainer, Training
 from recurra.training.truncation import read_truncation
 from recurra.training.window_fit import fit_window_model
-from recurra.types import Float, setting
+from recurra.types import Float, Int, setting
 
-TOKENS = ("byte", "char", "word", "bpe")
+ENDINGS = ("symbol", "stop")
 
 
 @dataclass(frozen=True)
-class TextData:
-    path: str | None = setting(
-        None, "a text file, folder or glob (gzip too); none: the source of Python's standard library"
+class LanguageModelSettings(StepModelSettings):
+    ending: str = setting(
+        "symbol",
+        "how a sequence ends: symbol (a token like the others), stop (a stop probability emitted at each step)",
+        choices=ENDINGS,
+        added=True,
+        idle=lambda s: None if s.data.sequences else "one long text has no end (data.sequences=false)",
     )
-    valid_path: str | None = setting(
-        None, "a text to validate on, where the split is given; none: a share of data.path", added=True, idle=of_files
-    )
-    test_path: str | None = setting(
-        None, "a text to test on, where the split is given; none: a share of data.path", added=True, idle=of_files
-    )
-    tokens: str = setting("char", "what a token is: byte, char, word or bpe", choices=TOKENS)
-    sequences: bool = setting(False, "each line is a sequence of its own; otherwise one long text in streams")
-    min_count: int = setting(1, "tokens seen less often become <unk>", low=1)
-    max_symbols: int | None = setting(
-        None, "the size of the vocabulary: keep the most frequent tokens; of bpe (none: 1000)", low=1
-    )
-    limit: int | None = setting(
-        None, "train on about this many characters (whole files or lines, if there are several); none: on all", low=1
-    )
-    valid: float = setting(
-        0.05,
-        "the share of the text that chooses the model",
-        idle=given_valid,
-    )
-    test: float = setting(
-        0.05,
-        "the share of the text that is kept for the last evaluation",
-        idle=given_test,
-    )
-
-    def check(self) -> None:
-        check_shares(self.valid, self.test)
 
 
 @dataclass(frozen=True)
 class LanguageSettings(Settings):
     data: TextData = field(default_factory=TextData)
-    model: StepModelSettings = field(default_factory=StepModelSettings)
+    model: LanguageModelSettings = field(default_factory=LanguageModelSettings)
 
     @property
     def streams(self) -> bool:
@@ -91,93 +62,10 @@ class LanguageSettings(Settings):
 
     def check(self) -> None:
         form = self.training.truncation
-        if self.data.sequences and form.startswith("window"):
-            raise OptionError(
-                "training.truncation=window:K is for streams of one long text; use none or every:K with data.sequences."
-            )
         if not self.data.sequences and form == "none":
             raise OptionError(
                 "training.truncation=none needs whole sequences (data.sequences=true); use every:K or window:K."
             )
-
-
-@dataclass(frozen=True, eq=False)
-class Corpus:
-    """Training, validation and test text as tokens: one long line of each, or a list of sequences."""
-
-    tokenizer: Tokenizer
-    train: list[Tensor]
-    valid: list[Tensor]
-    test: list[Tensor]
-
-    @cached_property
-    def markov(self) -> Markov:
-        """The best order-k Markov model, chosen on validation data: what a network has to beat."""
-        return best_markov(self.train, self.valid, self.tokenizer.size)
-
-
-def read_parts(data: TextData, seed: int) -> list[list[Document]]:
-    """The texts for training, validation and test: whole documents, parts of a single one, or lines; or a file for each."""
-    if data.path is None and not data.sequences:
-        train, valid, test = _split(data, python_source(), data.valid, data.test, seed)
-    elif data.path is None:
-        raise OptionError("this recipe reads one sequence per line: give it a file with data.path=FILE.")
-    else:
-        train, valid, test = read_split(
-            _read_lines if data.sequences else read_documents,
-            lambda documents, valid, test: _split(data, documents, valid, test, seed),
-            data.path,
-            data.valid_path,
-            data.test_path,
-            valid=data.valid,
-            test=data.test,
-        )
-    if data.limit is not None:
-        whole = len(train) == 1 and not data.sequences
-        train = [replace(train[0], text=train[0].text[: data.limit])] if whole else shortened(train, data.limit, seed)
-    return [train, valid, test]
-
-
-def _read_lines(path: str | Path) -> list[Document]:
-    lines = (line for document in read_documents(path) for line in document.text.splitlines() if line.strip())
-    return [Document(str(k), line) for k, line in enumerate(lines)]
-
-
-def _split(
-    data: TextData, documents: list[Document], valid: float, test: float, seed: int
-) -> tuple[list[Document], list[Document], list[Document]]:
-    """Documents in three parts; a share of zero leaves its part empty."""
-    if data.sequences:
-        parts = split_lines([document.text for document in documents], valid, test, seed)
-        first, second, third = ([Document(str(k), line) for k, line in enumerate(part)] for part in parts)
-        return first, second, third
-    if len(documents) == 1:
-        name, texts = documents[0].name, split_by_position(documents[0].text, valid, test)
-        first, second, third = ([Document(name, text)] if text else [] for text in texts)
-        return first, second, third
-    split = split_by_document(documents, valid, test, seed)
-    return split.train, split.valid, split.test
-
-
-def read_corpus(data: TextData, seed: int, tokenizer: Tokenizer | None = None) -> Corpus:
-    """The text, split and encoded. A tokenizer that is given is used; otherwise one is made of the training part."""
-    texts = [[document.text for document in part] for part in read_parts(data, seed)]
-    joined = not data.sequences and any(len(part) > 1 for part in texts)
-    parts = [["\n".join(part)] for part in texts] if joined else texts
-    if tokenizer is None:
-        tokenizer = build_tokenizer(
-            data.tokens, parts[0], min_count=data.min_count, max_size=data.max_symbols, sequences=data.sequences
-        )
-    train, valid, test = ([encode_text(tokenizer, text) for text in part] for part in parts)
-    return Corpus(tokenizer, train, valid, test)
-
-
-def encode_text(tokenizer: Tokenizer, text: str) -> Tensor:
-    """A text as tokens, with its start and end where the tokenizer has them."""
-    ids = tokenizer.encode(text, unknown="replace")
-    if tokenizer.start is None or tokenizer.end is None:
-        return ids
-    return torch.cat([torch.tensor([tokenizer.start]), ids, torch.tensor([tokenizer.end])])
 
 
 class TextTask(StepTask[M]):
@@ -224,7 +112,18 @@ class TextTask(StepTask[M]):
             random = torch.Generator().manual_seed(seed)
             texts.append([*self.opening([]), *self.draw(model, [], steps, exactly=True, generator=random)])
         with torch.no_grad():
-            return Probe(model.recurrent, model.embed(torch.tensor(texts, device=model.output.weight.device)))
+            return Probe(model.recurrent, self.vectors(model, torch.tensor(texts, device=model.output.weight.device)))
+
+    def vectors(self, model: Any, texts: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        """What the recurrent layers read of texts from their start."""
+        read: Tensor = model.embed(texts)
+        return read
+
+    def embeddings(self, model: Any) -> Embeddings:
+        """The vectors of tokens, looked at."""
+        language = getattr(model, "language", model)
+        names = self.token_names
+        return look_at_embeddings(language.embedding.weight[: len(names)], names)
 
     def frozen_input(self, model: Any, name: str) -> Tensor:
         """`zero`, or the vector of a token; a text stands for its first token."""
@@ -299,9 +198,9 @@ class LanguageTask(TextTask[LanguageModel]):
 
     def model_for(self, vocabulary_size: int) -> LanguageModel:
         """The untrained model for any vocabulary."""
-        return LanguageModel(
-            vocabulary_size, self.make_recurrent(), tied=self.settings.model.tied, **self.step_options()
-        )
+        model = self.settings.model
+        stop = self.tokenizer.end if model.ending == "stop" else None
+        return LanguageModel(vocabulary_size, self.make_recurrent(), tied=model.tied, stop=stop, **self.step_options())
 
     def make_trainer(self, model: LanguageModel) -> Trainer:
         corpus = self.corpus
@@ -352,6 +251,20 @@ class LanguageTask(TextTask[LanguageModel]):
             nats[f"{called} and {share:.0%} {counter}"] = -float(mixed(logs, counted, share).mean())
         scores = {k: {"nats": v, "perplexity": math.exp(min(v, 700)), "bits": v / math.log(2)} for k, v in nats.items()}
         return Evaluation(name, len(logs), scores, self.units)
+
+    def compare_orders(self, model: Any, most: int) -> OrderComparison:
+        """Tables of order 0 to `most` beside the model, on the test part (or validation)."""
+        corpus = self.corpus
+        part = corpus.test if any(len(each) > 1 for each in corpus.test) else corpus.valid
+        logs, V = self._logs(model, part), self.tokenizer.size
+        data = part if self.settings.data.sequences else torch.cat(part)
+        rows = []
+        for order in range(most + 1):
+            counted = Markov.fit(corpus.train, order, V)
+            name = f"table of order {order}"
+            rows.append(OrderRow(name, order, V**order * (V - 1), counted.contexts, counted.score(data)))
+        rows.append(OrderRow(self.called, None, count_parameters(model), None, -float(logs.mean())))
+        return OrderComparison(V, len(logs), tuple(rows))
 
     def score(self, model: LanguageModel, text: str, *, baselines: bool = True) -> TextScore:
         """log P of each token of a text, given those before it; what the model starts from is given, not scored."""
@@ -447,7 +360,7 @@ def python_source_recipe() -> LanguageSettings:
     """the source of Python's standard library on this machine; about a minute, needs no download"""
     return LanguageSettings(
         data=TextData(tokens="char", min_count=100, limit=700_000),
-        model=StepModelSettings(cell="lstm_coupled", hidden_size=256, embedding_size=64, dropout=0.15),
+        model=LanguageModelSettings(cell="lstm_coupled", hidden_size=256, embedding_size=64, dropout=0.15),
         training=Training(
             steps=3000,
             batch_size=16,
@@ -466,7 +379,7 @@ def text() -> LanguageSettings:
     """any text file: data.path=FILE"""
     return LanguageSettings(
         data=TextData(tokens="char", valid=0.1, test=0.0),
-        model=StepModelSettings(cell="lstm", hidden_size=320, embedding_size=64, dropout=0.15),
+        model=LanguageModelSettings(cell="lstm", hidden_size=320, embedding_size=64, dropout=0.15),
         training=Training(
             steps=4600,
             batch_size=16,
@@ -484,7 +397,7 @@ def names() -> LanguageSettings:
     """any file with one short sequence per line: data.path=FILE"""
     return LanguageSettings(
         data=TextData(tokens="char", sequences=True, valid=0.1, test=0.1),
-        model=StepModelSettings(cell="lstm", hidden_size=320, embedding_size=32, dropout=0.4, input_dropout=0.1),
+        model=LanguageModelSettings(cell="lstm", hidden_size=320, embedding_size=32, dropout=0.4, input_dropout=0.1),
         training=Training(
             steps=8000,
             batch_size=64,

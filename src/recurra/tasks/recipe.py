@@ -56,16 +56,16 @@ class Recipe:
 
     def configure(self, changes: Mapping[str, Any] | list[str], data: Any = None, ranks: Ranks = Ranks()) -> Task[Any]:
         """The task with some settings changed."""
-        made = override(self.settings, changes)
+        if data is not None and self.task.data_kind is None:
+            raise OptionError(f"the data of {self.name} is synthetic: leave data out. See recurra recipes {self.name}.")
+        # what is for files is judged with one: the path itself, or where an object is going to be
+        made = override(self.settings, changes if data is None else _with_path(changes, data))
         staged: Path | None = None
         if data is not None:
-            if self.task.data_kind is None:
-                raise OptionError(
-                    f"the data of {self.name} is synthetic: leave data out. See recurra recipes {self.name}."
-                )
             if isinstance(data, str | os.PathLike):
                 check_path(data)
             else:
+                assert self.task.data_kind is not None
                 staged = stage_data(self.task.data_kind, data, **self.task.data_options(made))
             made = override(made, {"data.path": str(staged or data)})
         task = self.task(made, ranks)
@@ -76,6 +76,13 @@ class Recipe:
 
     def __repr__(self) -> str:
         return f"<recipe {self.name}: {self.about}>"
+
+
+def _with_path(changes: Mapping[str, Any] | list[str], data: Any) -> Mapping[str, Any] | list[str]:
+    path = os.fspath(data) if isinstance(data, str | os.PathLike) else "data"
+    if isinstance(changes, Mapping):
+        return {**changes, "data.path": str(path)}
+    return [*changes, f"data.path={path}"]
 
 
 def recipe(task: type[Task[Any]], name: str | None = None) -> Callable[[Callable[[], Any]], Recipe]:

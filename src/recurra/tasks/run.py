@@ -22,11 +22,13 @@ from recurra.analysis.automata.attractors import Automaton
 from recurra.analysis.automata.extraction import Extraction
 from recurra.analysis.automata.weighted import WeightedExtraction
 from recurra.analysis.beam import BeamTree
+from recurra.analysis.embeddings import Embeddings
 from recurra.analysis.fields import Basins
 from recurra.analysis.fixed_points import FixedPoints
 from recurra.analysis.gradients import GradientFlow, Spectra, recurrent_spectra
 from recurra.analysis.jacobians import StepMap
 from recurra.analysis.neurons import read_unit
+from recurra.analysis.order_tables import OrderComparison
 from recurra.analysis.portrait import Portrait, RestingPlaces
 from recurra.analysis.state_space import LocatedAutomaton, StateSpace
 from recurra.analysis.through_time import AblatedText, ThroughTime, ablate_text, watch, watch_reading
@@ -393,6 +395,14 @@ class Run:
         """
         self._refuse_own_code(labels)
         return find_units(self.task, self._analysed, labels, text, **options)
+
+    def embeddings(self) -> Embeddings:
+        """The vectors of tokens: nearest neighbours, and a map."""
+        return self._can(can.HasEmbeddings, "embeddings").embeddings(self._analysed)
+
+    def orders(self, most: int = 6) -> OrderComparison:
+        """Tables of order 0 to `most` beside the network: number of parameters and perplexity."""
+        return self._can(can.ComparesOrders, "orders").compare_orders(self._trained_model, most)
 
     def unit(self, unit: str, labels: Sequence[Any] = (), text: Any = None, size: int = 100_000) -> UnitReading:
         """One unit over the text, by name: LAYER.NAME.INDEX as in `0.c.17`."""

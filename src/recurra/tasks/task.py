@@ -48,6 +48,7 @@ class ModelSettings:
         idle=lambda s: "it begins with the second layer, and model.layers=1" if s.model.layers == 1 else None,
     )
     learn_initial: bool = setting(False, "the state before the first step is a parameter")
+    bias: bool = setting(True, "inputs of the recurrent layers come with a bias", added=True)
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,7 @@ class Task(ABC, Generic[M]):
     def make_recurrent(self, input_size: int | None = None, **options: Any) -> Recurrent:
         """The recurrent layers that the settings describe; without an input size, for vectors of tokens."""
         model = self.settings.model
-        names = ("layers", "dropout", "weight_dropout", "residual", "learn_initial", "bidirectional")
+        names = ("layers", "dropout", "weight_dropout", "residual", "learn_initial", "bias", "bidirectional")
         described = {name: getattr(model, name) for name in names if hasattr(model, name)}
         size = input_size or model.embedding_size or model.hidden_size
         given: dict[str, Any] = {"cell": model.cell, "hidden_size": model.hidden_size, "engine": self.settings.engine}

@@ -34,7 +34,7 @@ from recurra.models.markov import best_markov
 from recurra.models.sampling import Choice
 from recurra.models.search import Ending, Found, beam_search, draw
 from recurra.models.translate import CONTEXTS, Translator
-from recurra.tasks.language import TOKENS
+from recurra.tasks.corpus import TOKENS
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples, Translation
 from recurra.tasks.task import ModelSettings, Settings, Task, check_shares, given_test, given_valid, of_files
@@ -92,7 +92,7 @@ class TranslateModelSettings(ModelSettings):
     decoder_cell: str | None = setting(None, "the decoder's cell; none: as model.cell")
     bidirectional: bool = setting(True, "the encoder reads in both directions")
     context: str = setting(
-        "attention", "how the decoder hears of the source: input, state, both or attention", choices=CONTEXTS
+        "attention", "how the decoder hears of the source: input, state, both, attention or final", choices=CONTEXTS
     )
     attention: str = setting(
         "additive",
@@ -246,6 +246,7 @@ class TranslationTask(Task[Translator]):
     def about_model(self, model: Translator) -> str:
         settings = self.settings.model
         how = f"{settings.attention} attention" if settings.context == "attention" else f"context as {settings.context}"
+        how = "the encoder's final state" if settings.context == "final" else how
         engine = model.decoder.explain(self.settings.training.batch_size).engine.name
         return f"{super().about_model(model)}, {how}, engine {engine}"
 

@@ -14,7 +14,7 @@ from recurra.data.forest import Forest
 from recurra.data.text import read_split, split_lines
 from recurra.data.tree_batches import TreeBatch, Trees
 from recurra.data.tree_tasks import TASKS, synthetic
-from recurra.data.trees import LABELS, Tree, TreeVocabulary, build_vocabulary, read_trees
+from recurra.data.trees import LABELS, SHAPES, Tree, TreeVocabulary, build_vocabulary, read_trees, reshaped
 from recurra.errors import DataError, OptionError
 from recurra.layers.tree import BY_POSITION, COMPOSITIONS, OF_CELLS
 from recurra.models.tree import MostFrequent, TreeClassifier
@@ -69,6 +69,12 @@ class TreeData:
         idle=of_synthetic,
     )
     count: int = setting(50_000, "how many synthetic trees to learn from", low=1, most=MOST, idle=of_synthetic)
+    shape: str = setting(
+        "given",
+        "the tree over the same tokens: given, balanced or chain; of the last two only roots have labels",
+        choices=SHAPES,
+        added=True,
+    )
     min_count: int = setting(1, "tokens seen less often become <unk>", low=1)
     valid: float = setting(
         0.1, "the share of a file's trees that chooses the model", idle=lambda s: of_files(s) or given_valid(s)
@@ -143,6 +149,7 @@ def read_woods(data: TreeData, seed: int, vocabulary: TreeVocabulary | None = No
         if not parts[0] or not parts[1]:
             found = sum(len(part) for part in parts)
             raise DataError(f"{data.path} has {found} trees: too few to learn from and to choose by. Give more.")
+    parts = tuple([reshaped(tree, data.shape) for tree in part] for part in parts)
     if vocabulary is None:
         vocabulary = build_vocabulary(parts[0], [*parts[1], *parts[2]], data.min_count)
         if not vocabulary.classes:
@@ -245,9 +252,10 @@ class TreeTask(Task[TreeClassifier]):
         name = "test" if synthetic or settings.test or settings.test_path else "validation"
         forest = self.woods.test
         if data is not None:
-            forest, name = self.names.plant(read_trees(data, settings.labels)), data
+            other = [reshaped(tree, settings.shape) for tree in read_trees(data, settings.labels)]
+            forest, name = self.names.plant(other), data
         batches = self.make_batches(forest, training=False)
-        groups = roots_by_depth if synthetic else nodes_by_level
+        groups = roots_by_depth if synthetic and settings.shape == "given" else nodes_by_level
         models: dict[str, nn.Module] = {f"{self.called}-{self.settings.model.hidden_size}": model}
         if baselines:
             models["most frequent class"] = MostFrequent(self.woods.train, len(self.names.classes))

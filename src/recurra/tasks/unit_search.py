@@ -10,13 +10,20 @@ from torch import Tensor
 
 from recurra.analysis.column_labels import column_name, is_column, read_column
 from recurra.analysis.neurons import Activity, Unit, read_unit
-from recurra.analysis.source_labels import Labeller, Values, python_labels, text_labels
+from recurra.analysis.source_labels import Labeller, Values, c_labels, json_labels, python_labels, text_labels
 from recurra.analysis.unit_study import PIECE, Piece, Reading, UnitStudy, deal, read_pieces, read_texts, study_units
 from recurra.analysis.user_labels import read_labeller
 from recurra.data.text import Document, read_documents
 from recurra.errors import OptionError, choose_from
 from recurra.results import Result
 from recurra.tasks.capabilities import ReadsText, find
+
+SOURCES: dict[Labeller, tuple[str, ...]] = {
+    python_labels: (".py",),
+    c_labels: (".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".java", ".js", ".ts", ".rs", ".go"),
+    json_labels: (".json", ".jsonl"),
+}
+"""What labels source, by the endings of its files."""
 
 Texts = tuple[list[str], Labeller, dict[str, list[Values]], list[str]]
 """Texts, what labels them, labels that tables give them, and the names of the labels that were asked for."""
@@ -79,8 +86,11 @@ class UnitReading(Result):
 
 
 def usual_labels(names: Sequence[str]) -> Labeller:
-    """The labels that suit files of these names: those of Python's tokens for Python source."""
-    return python_labels if all(each.removesuffix(".gz").endswith(".py") for each in names) else text_labels
+    """The labels that suit files of these names: those of the tokens of Python, C and its kin, or JSON."""
+    for labeller, endings in SOURCES.items():
+        if all(each.removesuffix(".gz").lower().endswith(endings) for each in names):
+            return labeller
+    return text_labels
 
 
 def find_units(

@@ -94,6 +94,31 @@ def _scored_batches(model: Labeller, batches: LabelledSequences) -> Iterator[tup
                 yield scored(model, batch)
 
 
+def bag_of_tokens(train: LabelledSequences, test: LabelledSequences, vocabulary_size: int, classes: int) -> LabelScores:
+    """What a sequence says as a set: naive Bayes from how often each class has each token, one more of each; order is lost."""
+    tokens, seen = torch.zeros(classes, vocabulary_size, dtype=torch.float64), torch.zeros(classes, dtype=torch.float64)
+    for counts, labels in _counted(train, vocabulary_size):
+        tokens.index_add_(0, labels, counts)
+        seen += torch.bincount(labels, minlength=classes)
+    logs = ((tokens + 1) / (tokens + 1).sum(1, keepdim=True)).log()
+    prior = ((seen + 1) / (seen + 1).sum()).log()
+    confused, nats = torch.zeros(classes * classes, dtype=torch.int64), 0.0
+    for counts, labels in _counted(test, vocabulary_size):
+        scores = prior + counts @ logs.T
+        confused += torch.bincount(labels * classes + scores.argmax(1), minlength=classes * classes)
+        nats += float(cross_entropy(scores, labels, reduction="sum"))
+    return LabelScores(confused.view(classes, classes), nats / max(1, int(confused.sum())))
+
+
+def _counted(batches: LabelledSequences, size: int) -> Iterator[tuple[Float[Tensor, "B V"], Int[Tensor, " B"]]]:
+    """How often each sequence has each token, and its label."""
+    for batch in batches.one_pass():
+        B, T = batch.inputs.shape
+        inside = torch.ones(B, T) if batch.lengths is None else torch.arange(T) < batch.lengths[:, None]
+        counts = torch.zeros(B, size, dtype=torch.float64).scatter_add_(1, batch.inputs.long(), inside.double())
+        yield counts, batch.targets
+
+
 def most_frequent(seen: Int[Tensor, " C"], counts: Int[Tensor, "C C"]) -> LabelScores:
     """What always saying the most frequent class of training data gives; its nats are those of the classes' shares there.
 

@@ -1,0 +1,36 @@
+"""A network built from an automaton: its input, recurrent and output weights as pictures of their signs and sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recurra.lecture.automaton_network import AutomatonNetwork
+from recurra.plots.figure import painter
+
+
+@painter(AutomatonNetwork, (13, 6))
+def paint_automaton_network(axis: Any, network: AutomatonNetwork) -> None:
+    figure = axis.figure
+    axis.remove()
+    direction = network.layer.stack[0][0]
+    assert direction.U is not None
+    machine, states = network.machine, network.machine.state_names()
+    names = ["start" if unit is None else f"{states[unit[0]]}, {machine.symbols[unit[1]]}" for unit in network.units]
+    matrices = {
+        "input W": (direction.W, list(machine.symbols), names),
+        "recurrent U": (direction.U, names, names),
+        "output V": (network.output.weight, names, list(network.classes)),
+    }
+    panels = figure.subplots(1, 3, width_ratios=[max(2, len(machine.symbols)), len(names), len(names)])
+    for panel, (title, (weights, across, down)) in zip(panels, matrices.items(), strict=True):
+        values = weights.detach().numpy()
+        panel.imshow(values / max(abs(values).max(), 1e-30), cmap="cividis", vmin=0, vmax=1, aspect="auto")
+        panel.set_title(title)
+        if len(across) <= 30:
+            panel.set_xticks(range(len(across)), across, rotation=90, fontsize=10)
+        if len(down) <= 30:
+            panel.set_yticks(range(len(down)), down, fontsize=10)
+    bias = float(direction.b[0].detach()) / network.gain
+    figure.suptitle(
+        f"{len(names)} units; W and U are 0 or {network.gain:g}, every bias {bias:g} of that, V is 0 or 1", fontsize=14
+    )
