@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow check docs bench gpu clean
+.PHONY: demo test test-fast test-slow fuzz check docs bench gpu clean
 
 demo: $(STAMP)
 	@run=runs/demo-$$(date +%Y%m%d-%H%M%S) && \
@@ -32,6 +32,12 @@ test-fast: $(STAMP)
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
+
+# Broken files and odd values for every reader and setting. What is found is kept under fuzz/, with the line that repeats it.
+MINUTES ?= 10
+
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.fuzz.campaign --minutes $(MINUTES)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

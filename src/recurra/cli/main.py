@@ -15,6 +15,7 @@ from recurra.cli.bench_cells import cells as bench_cells
 from recurra.cli.bench_depth import depth
 from recurra.cli.bench_language import language
 from recurra.cli.bench_mimic import mimic as bench_mimic
+from recurra.cli.bench_serve import serve as bench_serve
 from recurra.cli.bench_training import training
 from recurra.cli.cells import cells
 from recurra.cli.check import check
@@ -31,6 +32,7 @@ from recurra.cli.regions import regions
 from recurra.cli.runs import runs
 from recurra.cli.sample import sample
 from recurra.cli.score import score
+from recurra.cli.serve import serve
 from recurra.cli.train import train
 from recurra.cli.translate import translate
 from recurra.cli.units import units
@@ -62,6 +64,7 @@ VERBS = (
     units,
     automaton,
     regions,
+    serve,
     export,
     lab,
     runs,
@@ -74,6 +77,7 @@ bench.command()(training)
 bench.command()(language)
 bench.command()(depth)
 bench.command()(bench_mimic)
+bench.command()(bench_serve)
 bench.command()(bench_c)
 app.add_typer(bench, name="bench")
 

@@ -36,7 +36,7 @@ class Outcome(Result):
     tokens_per_second: int
 
     def __str__(self) -> str:
-        return self.why + ("." if self.valid is None else f"; best validation {self.valid:.4f}.")
+        return self.why.removesuffix(".") + ("." if self.valid is None else f"; best validation {self.valid:.4f}.")
 
 
 def train_in_folder(

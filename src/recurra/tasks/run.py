@@ -9,9 +9,8 @@ import json
 import math
 import os
 import shutil
-import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -64,9 +63,11 @@ from recurra.tasks.results import (
     Translation,
 )
 from recurra.tasks.settings import to_dict
+from recurra.tasks.streaming import Stream, Streamer
 from recurra.tasks.task import Task, check_device
 from recurra.tasks.tensorboard import find_writer
 from recurra.tasks.unit_search import UnitReading, find_units, read_one_text, read_one_unit
+from recurra.training.soundness import enough_memory
 
 
 class Run:
@@ -204,14 +205,16 @@ class Run:
         """
         given = {name: value for name, value in options.items() if value is not None}
         if data is not None:
-            given["data"] = self._data(data)
+            given["data"] = data
         known = inspect.signature(self.task.evaluate).parameters
         for name in given:
             if name not in known:
                 why = ", whose data is synthetic" if name == "data" else ""
                 takes = ", ".join(list(known)[1:])
                 raise OptionError(f"evaluate: {name} is not for {self.settings.name}{why}. It takes {takes}.")
-        found = self.task.evaluate(self._trained_model, **given, baselines=baselines)
+        with self._data(data) as path:
+            read = given | ({} if data is None else {"data": path})
+            found = self.task.evaluate(self._trained_model, **read, baselines=baselines)
         if not given and baselines:
             self._keep_scores(found)
         return found
@@ -221,7 +224,8 @@ class Run:
         task = self._can(can.Predicts, "predict")
         if self.task.data_kind == "labelled" and isinstance(data, list | np.ndarray | torch.Tensor):
             data = (data, None)  # sequences without labels
-        return task.predict(self._trained_model, self._data(data))
+        with self._data(data) as path:
+            return task.predict(self._trained_model, path)
 
     def generate(
         self,
@@ -273,12 +277,24 @@ class Run:
 
     def forecast(self, steps: int = 100, data: Any = None) -> Forecast:
         """How the run's series goes on, or that of other data, run free."""
-        return self._can(can.Forecasts, "forecast").forecast(self._trained_model, steps, self._data(data))
+        task = self._can(can.Forecasts, "forecast")
+        with self._data(data) as path:
+            return task.forecast(self._trained_model, steps, path)
+
+    def stream(self) -> Stream:
+        """A stream that the model reads as it comes, step by step, with its state kept: what a session of `recurra serve` is."""
+        return Stream(self.streamer)
+
+    @cached_property
+    def streamer(self) -> Streamer:
+        """Many streams of the model side by side; each gets the same bits as alone."""
+        return Streamer(self._can(can.Streams, "stream").streaming(self._trained_model))
 
     def flag(self, data: Any = None, *, below: float | None = None, alarms: float = 0.01) -> Flags:
         """Events less probable than `below`, or than a share `alarms` of validation events is."""
         task = self._can(can.FlagsEvents, "flag")
-        return task.flag(self._trained_model, self._data(data), below=below, alarms=alarms)
+        with self._data(data) as path:
+            return task.flag(self._trained_model, path, below=below, alarms=alarms)
 
     def examples(self) -> Examples | None:
         """What the model writes or predicts for a few inputs that it never saw."""
@@ -464,20 +480,24 @@ class Run:
         """The model as analyses read it: on the CPU, where float64 is fast enough and every operation is exact."""
         return self.model if self.device == "cpu" else copy.deepcopy(self.model).cpu()
 
-    def _data(self, data: Any) -> str | None:
-        """Data as a path: what is no path is written to a temporary folder."""
+    @contextmanager
+    def _data(self, data: Any) -> Iterator[str | None]:
+        """Data as a path: what is no path is written to a temporary folder, and removed when it was read."""
         if data is None or isinstance(data, str | os.PathLike):
-            return None if data is None else check_path(data)
+            yield None if data is None else check_path(data)
+            return
         kind = self.task.data_kind
         if kind is None:
             raise OptionError(f"the data of {self.settings.name} is synthetic: leave data out.")
         staged = stage_data(kind, data, **self.task.data_options(self.settings))
-        weakref.finalize(self, shutil.rmtree, staged.parent, ignore_errors=True)
-        return str(staged)
+        try:
+            yield str(staged)
+        finally:
+            shutil.rmtree(staged.parent, ignore_errors=True)
 
     def _keep_scores(self, found: Evaluation) -> None:
         """Keep the scores of the weights as they are now, so that a report need not compute them again."""
-        kept = {"weights": self._digest(), "unit": found.unit} | found.to_json()
+        kept = {"weights": self.digest(), "unit": found.unit} | found.to_json()
         with suppress(RunError):  # a folder that is only read has no place to keep them
             self.write("scores.json", kept)
 
@@ -485,14 +505,14 @@ class Run:
         """The scores of the last evaluation, if they are those of the weights as they are now."""
         try:
             kept = json.loads((self.folder.explain / "scores.json").read_bytes())
-            if kept["weights"] != self._digest():
+            if kept["weights"] != self.digest():
                 return None
             confusion = Confusion(**kept["confusion"]) if "confusion" in kept else None
             return Evaluation(kept["data"], kept["tokens"], kept["scores"], kept["unit"], confusion)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def _digest(self) -> str:
+    def digest(self) -> str:
         """A digest of the weights that a run is evaluated with."""
         which = "best" if self.folder.has("best") else "last"
         data = (self.path / "checkpoints" / which / "weights.safetensors").read_bytes()
@@ -522,7 +542,8 @@ def train_run(
             raise OptionError(f"{name} must be a number of at least {least}; got {value!r}.")
     if tensorboard:
         find_writer()  # where it is missing, that is reported before anything is written
-    trainer = task.trainer()
+    with enough_memory():
+        trainer = task.trainer()
     if monitor is not None:
         with torch.random.fork_rng():
             look(task, trainer)  # what cannot be followed is reported before anything is written
@@ -534,8 +555,10 @@ def train_run(
             path = ranks.share(None if made is None else str(made.path))
             run = made or Run(RunFolder.open(Path(path)), task)
         how: dict[str, Any] = {"minutes": minutes, "monitor": monitor, "tensorboard": tensorboard}
-        run.outcome = train_in_folder(run.folder, task, trainer, display, resume=resuming, **how)
+        with enough_memory():
+            run.outcome = train_in_folder(run.folder, task, trainer, display, resume=resuming, **how)
         if ranks.is_first:
             display.say(f"{run.outcome} Run folder: {run.path}")
-    run.__dict__.pop("model", None)  # there is a better one now
+    for name in ("model", "streamer"):  # there is a better one now
+        run.__dict__.pop(name, None)
     return run
