@@ -33,6 +33,7 @@ from recurra.cli.score import score
 from recurra.cli.train import train
 from recurra.cli.translate import translate
 from recurra.cli.units import units
+from recurra.cli.unroll import unroll
 from recurra.errors import RecurraError
 
 # typer is built on click or carries its own copy of it, depending on its version: take the class from what it offers
@@ -61,6 +62,7 @@ VERBS = (
     units,
     automaton,
     regions,
+    unroll,
     export,
     lab,
     runs,

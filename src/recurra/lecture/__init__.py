@@ -10,7 +10,7 @@ from recurra.lecture.by_hand import (
     layers_of,
     stochastic_backpropagation,
 )
-from recurra.lecture.pairs import kept_pairs
+from recurra.lecture.pairs import compare_truncations, kept_pairs
 from recurra.lecture.region_count import count_regions, polygonal_line
 from recurra.lecture.regions import (
     Rectifier,
@@ -26,12 +26,14 @@ from recurra.lecture.regions import (
 from recurra.lecture.robot import operate
 from recurra.lecture.scalar_case import scalar_gradient, scalar_page
 from recurra.lecture.small_network import SmallNetwork
+from recurra.lecture.unroll import unroll, wire
 
 __all__ = [
     "ElmanWeights",
     "Layer",
     "Rectifier",
     "SmallNetwork",
+    "compare_truncations",
     "count_regions",
     "elman_bptt",
     "elman_bptt_double_sum",
@@ -51,5 +53,7 @@ __all__ = [
     "scalar_gradient",
     "scalar_page",
     "stochastic_backpropagation",
+    "unroll",
     "upper_bound",
+    "wire",
 ]

@@ -19,6 +19,7 @@ from recurra.plots import (  # noqa: F401  each registers its painters
     spectrum,
     through_time,
     units,
+    unroll,
 )
 from recurra.plots.automaton import to_dot, to_mermaid, to_svg
 from recurra.plots.figure import draw
