@@ -7,6 +7,7 @@ from recurra import CATALOGUE, Recurrent, cell, clamp, maximum, relu, where
 from recurra.analysis.jacobians import StepMap
 from recurra.errors import OptionError
 from recurra.layers.recurrent import State
+from tests.helpers import autonomous
 
 
 @cell
@@ -27,7 +28,7 @@ def made(name, layers: int, residual: bool) -> Recurrent:
 
 
 @pytest.mark.parametrize(("layers", "residual"), [(1, False), (2, False), (3, True)])
-@pytest.mark.parametrize("name", [*CATALOGUE, "skip(d=3)", odd], ids=str)
+@pytest.mark.parametrize("name", [*CATALOGUE, "skip(d=3)", odd, autonomous], ids=str)
 def test_equal_to_autograd(name, layers: int, residual: bool) -> None:
     layer = made(name, layers, residual)
     F = StepMap(layer)

@@ -264,3 +264,18 @@ def test_norm_has_zero_mean_and_the_gain_as_spread():
     centred = v - v.mean(-1, keepdim=True)
     expected = gain * centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_name_that_is_given_again_is_written_once_for_each_value():
+    @cell
+    def highway(x, U, h):
+        for k in range(10):
+            t = sigmoid(getattr(U, f"t{k}")(h))
+            h = t * tanh(getattr(U, f"n{k}")(h)) + (1 - t) * h
+        return h
+
+    lines = highway.graph.equations()
+    assert sum(map(len, lines)) < 2000
+    assert [line.partition(" = ")[0] for line in lines][:3] == ["h_1", "h_2", "h_3"]
+    assert lines[1] == "h_2 = sigmoid(U.t1(h_1)) * tanh(U.n1(h_1)) + (1 - sigmoid(U.t1(h_1))) * h_1"
+    assert len("".join(highway.graph.latex())) < 6000

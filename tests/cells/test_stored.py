@@ -96,9 +96,12 @@ def test_damage_is_told(path, value, told):
 def test_nesting_is_bounded():
     stored = store_cell(rc.find_cell("elman"))
     last = len(stored["nodes"]) - 1
-    for _ in range(40):  # each doubles the text of the equation
+    for k in range(500):  # each doubles the text of the equation, if it were written out
         stored["nodes"].append({"kind": "multiply", "of": [last, last]})
         last += 1
+        if k == 40:
+            text = str(restore_cell(copy.deepcopy(stored) | {"updates": [last]}).graph)
+            assert len(text) < 2000
     stored["updates"] = [last]
     with pytest.raises(rc.CellError, match="nested too deep"):
         restore_cell(stored)

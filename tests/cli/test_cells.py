@@ -172,3 +172,11 @@ def test_the_source_is_that_of_the_cell(capsys: pytest.CaptureFixture[str]) -> N
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
     assert capsys.readouterr().out == "0.1.0\n"
+
+
+def test_check_of_a_cell_without_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "clock.py"
+    text = "from recurra import cell, tanh\n\n\n@cell\ndef clock(x, U, h, age):\n    return tanh(U.h(h) + 0.1 * age), age + 1\n"
+    file.write_text(text)
+    assert run(["check", f"{file}:clock"]) == 0
+    assert "clock" in capsys.readouterr().out

@@ -18,7 +18,7 @@ TALE = "the cat sat on the mat. (the dog) sat on the log. " * 40
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A few real runs, each of a second: `text`, `text-lstm`, `machine`, `dates`, `wave`."""
+    """A few real runs, each of a second: `text`, `text-lstm`, `machine`, `tomita`, `dates`, `wave`."""
     folder = tmp_path_factory.mktemp("lab") / "runs"
     before = Path.cwd()
     os.chdir(folder.parent)
@@ -26,7 +26,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
         rc.train("text", data=[TALE], cell="gru", steps=30, batch_size=4, out=folder / "text", **small)
         rc.train("text", data=[TALE], cell="lstm", steps=20, batch_size=4, out=folder / "text-lstm", **small)
-        rc.train("washing-machine", steps=20, out=folder / "machine", **small)
+        kept = {"training.snapshots": 4}
+        rc.train("washing-machine", steps=20, out=folder / "machine", settings=kept, **small)
+        rc.train("tomita", steps=120, out=folder / "tomita", settings={"data.strings": 2000}, **small)
         rc.train(
             "dates",
             steps=15,

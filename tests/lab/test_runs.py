@@ -1,9 +1,122 @@
-"""The view of all runs."""
+"""Runs: listed, compared, started, watched, stopped and resumed."""
+
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recurra as rc
+from recurra.runs.lock import holder
 
 from .browser import Visit
 
 
-def test_the_runs_of_the_folder_are_listed(visit: Visit) -> None:
-    page = visit.open("#/runs")
-    page.get_by_role("link", name="text-lstm").wait_for()
+def test_runs_are_listed_sorted_filtered_and_compared(visit: Visit) -> None:
+    page = visit.open("#/runs?run=text&run=text-lstm")
+    row = page.locator("table.runs tbody tr").filter(has_text="text-lstm")
+    assert "finished" in row.inner_text()
+    assert page.locator(".curves canvas").count() == 1
+    differing = page.get_by_role("region", name="Settings that differ")
+    differing.wait_for()
+    assert "model.cell" in differing.inner_text()
+    assert "seed" not in differing.inner_text()
+
+    page.get_by_role("button", name="step", exact=True).click()
+    steps = page.locator("table.runs tbody tr td:nth-child(6)").all_inner_texts()
+    assert len(steps) == 5
+    assert [int(each) for each in steps] == sorted(int(each) for each in steps)
+    page.get_by_label("Filter").fill("lstm")
+    assert page.locator("table.runs tbody tr").count() == 1
+    assert "1 of 5 runs" in page.locator("main").inner_text()
+
+    page.get_by_label("Metric").select_option("valid")
+    page.get_by_label("logarithmic").check()
+    page.get_by_role("button", name="Python").click()
+    assert "curve('valid'" in page.get_by_label("Python", exact=True).last.inner_text()
+    with page.expect_download() as saved:
+        page.get_by_role("group", name="As numbers").get_by_role("button", name="CSV").click()
+    lines = Path(saved.value.path()).read_text().splitlines()
+    assert lines[0] == "run,step,valid"
+    assert {line.split(",")[0] for line in lines[1:]} == {"text", "text-lstm"}
+    assert "metric=valid" in page.url
+    assert "filter=lstm" in page.url
     visit.check_all_looks()
+
+
+def test_scores_are_asked_for(visit: Visit, runs: Path) -> None:
+    page = visit.open("#/runs?run=text")
+    (runs / "text/explain/scores.json").unlink(missing_ok=True)
+    page.reload()
+    page.get_by_role("button", name="Evaluate text").click()
+    table = page.get_by_role("region", name="text: ")
+    table.wait_for()
+    assert "gru-12" in table.inner_text()
+    assert rc.open(runs / "text").kept_scores() is not None
+
+
+def wait_for(check: Any, seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_run_is_started_watched_stopped_and_resumed(visit: Visit, runs: Path) -> None:
+    page = visit.open("#/runs")
+    try:
+        page.get_by_text("Start a run").click()
+        page.get_by_label("Recipe").select_option("tomita")
+        page.get_by_label("Name of the run").fill("mine")
+        steps = page.get_by_label("training.steps")
+        visit.is_refused = True
+        steps.fill("-3")
+        page.get_by_role("button", name="Train").click()
+        assert "training.steps must" in page.get_by_role("alert").inner_text()  # refused before anything starts
+        assert not (runs / "mine").exists()
+        steps.fill("100000")
+        page.get_by_label("model.hidden_size").fill("8")
+        page.get_by_role("button", name="Train").click()
+        row = page.locator("table.runs tbody tr").filter(has_text="mine")
+        row.get_by_text("training").first.wait_for(timeout=60_000)
+        cell = row.locator("td:nth-child(6)")
+        wait_for(lambda: not cell.inner_text().startswith("0"))
+        first = cell.inner_text()
+        wait_for(lambda: cell.inner_text() != first)  # steps arrive without a reload
+        page.get_by_label("What the training of mine prints").get_by_text("tomita").wait_for()
+        row.get_by_role("button", name="Stop mine").click()
+        row.get_by_text("stopped").wait_for(timeout=30_000)
+        saved = rc.open(runs / "mine")
+        reached = saved.metrics[-1]["step"]
+        assert saved.folder.load().step == reached  # it saved as Ctrl-C does
+        row.get_by_role("button", name="Resume mine").click()
+        row.get_by_text("training").first.wait_for(timeout=60_000)
+        wait_for(lambda: saved.metrics[-1]["step"] > reached)
+        row.get_by_role("button", name="Stop mine").click()
+        row.get_by_text("stopped").wait_for(timeout=30_000)
+    finally:
+        pid = holder(runs / "mine")
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(runs / "mine", ignore_errors=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"model.cell": "evil.py:cell"}, "is code"),
+        ({"data.path": "/etc/passwd"}, "outside"),
+        ({"data.path": "../../secret"}, "outside"),
+        ({"nothing": "1"}, "does not exist"),
+    ],
+)
+def test_the_page_starts_no_code_and_reads_no_file_from_outside(lab: Any, settings: dict[str, str], line: str) -> None:
+    import httpx
+
+    answer = httpx.post(f"{lab.base}api/runs/start", json={"recipe": "text", "settings": settings, "name": "bad"})
+    assert answer.status_code == 400
+    assert line in answer.json()["error"]
+    assert not (lab.folder.path / "bad").exists()

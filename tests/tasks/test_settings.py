@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from recurra.errors import OptionError
-from recurra.tasks.settings import describe, from_dict, override, setting, to_dict
+from recurra.tasks.settings import declarations, describe, from_dict, override, setting, to_dict
 
 
 @dataclass(frozen=True)
@@ -237,3 +237,18 @@ class Deep:
 def test_a_recipe_that_cannot_be_read_says_so_at_once(cls, key):
     with pytest.raises(TypeError, match=f"^{key}: a setting is"):
         override(cls(), [])
+
+
+def test_declarations_have_all_that_a_form_needs() -> None:
+    from recurra.tasks.catalogue import RECIPES
+
+    for recipe in RECIPES.values():
+        made = declarations(recipe.settings)
+        assert [(each.key, each.value, each.about) for each in made] == describe(recipe.settings)
+        assert {each.kind for each in made} <= {"int", "float", "bool", "str"}
+    found = {each.key: each for each in declarations(RECIPES["dates"].settings)}
+    assert found["model.context"].choices is not None
+    assert "attention" in found["model.context"].choices
+    assert (found["data.max_symbols"].kind, found["data.max_symbols"].optional) == ("int", True)
+    assert found["training.steps"].bounds["low"] is not None
+    assert found["data.valid_path"].idle  # there is no file to hold a part of

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from recurra.cells.graph import NORM_EPSILON, Node, block, make, walk
+from recurra.cells.graph import NORM_EPSILON, Node, block, make, named_blocks, walk
 from recurra.cells.operations import OPERATIONS
 from recurra.errors import OptionError
 from recurra.layers.direction import Direction
@@ -106,7 +106,7 @@ class _Layer:
 
     def values(self, s: Float[Tensor, "N S"], x: Float[Tensor, "N D"]) -> dict[Node, Tensor | float]:
         """Every value of one step."""
-        drives = dict(zip(self.graph.drives, linear(x, self.W, self.b).split(self.H, dim=-1), strict=True))
+        drives = dict(zip(self.graph.drives, named_blocks(linear(x, self.W, self.b), self.H), strict=True))
         past = self.unpack(s)
         values: dict[Node, Tensor | float] = {}
         for node in self.order:
@@ -335,10 +335,11 @@ class StepMap:
     def _drives(self, layer: _Layer, slopes: dict[Node, _Slope], like: Tensor) -> Float[Tensor, "N H D"]:
         """The part through the drives, as a map of what the layer reads."""
         made = like.new_zeros(len(like), layer.H, layer.W.shape[1])
-        for name, W in zip(layer.graph.drives, layer.W.split(layer.H), strict=True):
+        for name in layer.graph.drives:
             slope = slopes.get(make("drive", name=name))
             if slope is None:
                 continue
+            W = block(layer.W, layer.graph.drives, [name], layer.H)
             rest = slope.rows_as_dense(layer.matrices)
             diagonal = slope.diagonal[..., None] if isinstance(slope.diagonal, Tensor) else slope.diagonal
             made += diagonal * W if rest is None else diagonal * W + rest @ W

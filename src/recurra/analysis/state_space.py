@@ -14,16 +14,20 @@ import torch
 from torch import Tensor
 
 from recurra.analysis.automata.attractors import Automaton
+from recurra.analysis.automata.finite import Machine
+from recurra.analysis.automata.weighted import Weighted
 from recurra.analysis.fields import Basins, Plane, VectorField, basins, frame, vector_field
 from recurra.analysis.fixed_points import FixedPoints, find_fixed_points
 from recurra.analysis.jacobians import StepMap
 from recurra.analysis.portrait import Naming, name_points
 from recurra.errors import OptionError
 from recurra.results import Result
-from recurra.types import Float
+from recurra.types import Float, Int
 
-STARTS, MOST_SEARCHED = 192, 600
-"""Starts of a search, and the numbers of state up to which one is made: a Jacobian has the square of them."""
+STARTS, ITERATIONS, MOST_SEARCHED = 192, 100, 400
+"""Starts and iterations of a search, and the numbers of state up to which one is made: each start takes their cube."""
+EFFORT = 2e10
+"""Multiplications that a search may take: a second or two."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +76,22 @@ class Drop(Result):
 
     def arrays(self) -> dict[str, Tensor]:
         return {"states": self.states}
+
+
+@dataclass(frozen=True, eq=False)
+class LocatedAutomaton(Result):
+    """An automaton, and where in the state space its states are.
+
+    - `states`: states of the network. `numbers`: of each, the state of the automaton that it belongs to. `about`: how true it is.
+    """
+
+    machine: Machine | Weighted
+    states: Float[Tensor, "N S"]
+    numbers: Int[Tensor, " N"]
+    about: str
+
+    def __str__(self) -> str:
+        return f"{self.machine.size} states; {self.about}"
 
 
 class StateSpace:
@@ -147,7 +167,7 @@ class StateSpace:
         return self._once(("field", input, size, *units), make)  # type: ignore[no-any-return]
 
     def fixed_points(self, input: str) -> FixedPoints:
-        """Where the network stands still; of a state of more than 600 numbers nothing is searched."""
+        """Where the network stands still; of a state of more than 400 numbers nothing is searched."""
         return self._once(("points", input), lambda: self._fixed_points(input))  # type: ignore[no-any-return]
 
     def _fixed_points(self, input: str) -> FixedPoints:
@@ -155,10 +175,10 @@ class StateSpace:
             raise OptionError(
                 f"a state of {self.F.size} numbers is too large for a quick search. Use run.resting_places()."
             )
-        starts = max(16, min(STARTS, 4_000_000 // self.F.size**2))
+        starts = max(12, min(STARTS, round(EFFORT / (ITERATIONS * self.F.size**3))))
         also = None if self.machine is None else self.machine.states
         found = find_fixed_points(
-            self.F, self.input(input), self.runs.flatten(0, 1), starts=starts, iterations=100, also=also
+            self.F, self.input(input), self.runs.flatten(0, 1), starts=starts, iterations=ITERATIONS, also=also
         )
         return found if self.name is None else name_points(found, self.F, self.name, self.machine)
 

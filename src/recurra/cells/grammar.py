@@ -27,7 +27,7 @@ from recurra.cells.interpreter import FUNCTIONS, REMEDIES, Equations
 from recurra.cells.notation import CONSTRAINTS, Cell
 from recurra.cells.operations import ACTIVATIONS
 from recurra.cells.parameters import Fixed, Learned, Ramp, Scattered
-from recurra.cells.stored import LONGEST_PATH, LONGEST_TEXT, MOST_NODES
+from recurra.cells.stored import LONGEST_PATH, MOST_NODES
 from recurra.errors import CellError, EquationError, OptionError, RecurraError, nearest
 
 LONGEST, DEEPEST, MOST_VALUES = 10_000, 100, 1024
@@ -182,12 +182,10 @@ class _Reader:
         """What draws, prints and compiles the cell walks it by recursion, and writes unnamed values wherever they are used."""
         if len(graph.nodes) > MOST_NODES:
             self.fail(self.function, f"{len(graph.nodes)} operations; at most {MOST_NODES} are read.")
-        sizes: dict[Any, tuple[int, int]] = {}
+        heights: dict[Any, int] = {}
         for node in graph.nodes:
-            height = 1 + max((sizes[argument][0] for argument in node.arguments), default=0)
-            size = 1 + sum(1 if argument in graph.names else sizes[argument][1] for argument in node.arguments)
-            sizes[node] = height, size
-            if height > LONGEST_PATH or size > LONGEST_TEXT:
+            heights[node] = 1 + max((heights[argument] for argument in node.arguments), default=0)
+            if heights[node] > LONGEST_PATH:
                 self.fail(self.function, "one value is used within itself too often. Give parts names of their own.")
 
     def decorator(self, marks: list[ast.expr]) -> tuple[Any, dict[str, float], dict[str, str]]:

@@ -6,6 +6,7 @@ one group. Everything else in Recurra (engines, pictures, pages, Jacobians) star
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,8 @@ from recurra.cells.operations import OPERATIONS
 
 NORM_EPSILON = 1e-5
 LEAVES = ("drive", "state", "parameter", "noise", "constant")
+LONG = 8
+"""Values of more nodes than this are written once, however often they are used."""
 
 
 @dataclass(frozen=True, eq=False, weakref_slot=True, slots=True)
@@ -263,6 +266,7 @@ class Graph:
     - `parameters`: per-unit parameters by name, with the declaration that the user wrote.
     - `gates`: the values that the equations give a name to, other than the states.
     - `bias`: first values of the drives' biases; `constraints`: what form a recurrent matrix is kept in.
+    - `earlier`: the values of a name that was given several, one after the other, as in a loop.
 
     ```python
     graph = rc.find_cell("lstm").graph
@@ -282,6 +286,7 @@ class Graph:
     stages: tuple[tuple[Group, ...], ...]
     bias: Mapping[str, float] = field(default_factory=dict)
     constraints: Mapping[str, str] = field(default_factory=dict)
+    earlier: Mapping[str, tuple[Node, ...]] = field(default_factory=dict)
 
     def depth(self, state: str) -> int:
         """How many of its earlier values are read."""
@@ -309,9 +314,28 @@ class Graph:
         return names
 
     @cached_property
+    def written(self) -> dict[Node, str]:
+        """What gets a line when the equations are written: what has a name, and long values that are used more than once, so that
+        each is written once. Those go by the name that they had for a while, with a number."""
+        written, taken = dict(self.names), set(self.names.values())
+        uses = Counter(argument for node in self.nodes for argument in node.arguments)
+        versions = {node: f"{name}_{k}" for name, nodes in self.earlier.items() for k, node in enumerate(nodes, 1)}
+        sizes: dict[Node, int] = {}  # how many nodes a value's text has, where those with a line count as one
+        for node in self.nodes:
+            sizes[node] = 1 + sum(1 if argument in written else sizes[argument] for argument in node.arguments)
+            if node not in written and uses[node] > 1 and sizes[node] > LONG:
+                wish, k = versions.get(node, "v1"), 1
+                while wish in taken:
+                    k += 1
+                    wish = f"v{k}"
+                written[node] = wish
+                taken.add(wish)
+        return written
+
+    @cached_property
     def _defined(self) -> list[tuple[Node, str]]:
-        """The named nodes in the order in which they can be computed, then the updates that are mere copies."""
-        rows = [(node, self.names[node]) for node in self.nodes if node in self.names]
+        """The nodes with a line in the order in which they can be computed, then the updates that are mere copies."""
+        rows = [(node, self.written[node]) for node in self.nodes if node in self.written]
         copies = [
             (u, f"{s.name}'")
             for s, u in zip(self.states, self.updates, strict=True)
@@ -323,16 +347,16 @@ class Graph:
         """One line for each named value, in the notation of the cell; a prime marks the next state."""
         lines = []
         for node, name in self._defined:
-            own = {other: called for other, called in self.names.items() if other is not node or called != name}
-            lines.append(f"{name} = {write(node, own, top=self.names.get(node) == name)}")
+            own = {other: called for other, called in self.written.items() if other is not node or called != name}
+            lines.append(f"{name} = {write(node, own, top=self.written.get(node) == name)}")
         return lines
 
     def latex(self) -> list[str]:
         """The same equations as LaTeX."""
         lines = []
         for node, name in self._defined:
-            own = {other: called for other, called in self.names.items() if other is not node or called != name}
-            body = write_latex(node, own, top=self.names.get(node) == name)
+            own = {other: called for other, called in self.written.items() if other is not node or called != name}
+            body = write_latex(node, own, top=self.written.get(node) == name)
             lines.append(rf"{_at(_symbol(name.rstrip(chr(39))), 't')} &= {body}")
         return lines
 
@@ -381,6 +405,11 @@ def arrange(nodes: Iterable[Node]) -> tuple[tuple[Group, ...], ...]:
         tuple(Group(argument, tuple(products)) for argument, products in groups.items())
         for _, groups in sorted(found.items())
     )
+
+
+def named_blocks(values: Tensor, size: int) -> tuple[Tensor, ...]:
+    """Blocks of `size` numbers along the last axis, as drives come; none of an empty one, where `split` gives an empty block."""
+    return values.split(size, dim=-1) if values.shape[-1] else ()
 
 
 def block(matrix: Tensor, names: tuple[str, ...], wanted: Iterable[str], size: int) -> Tensor:

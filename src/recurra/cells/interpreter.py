@@ -265,4 +265,4 @@ class Equations:
         """Names of values are the names of gates, as when the function itself runs on symbols."""
         for name, value in names.items():
             if isinstance(value, Symbol) and value.node.kind not in ("state", "parameter", "drive", "noise"):
-                value.reading.labels[name] = value.node
+                value.reading.call(name, value.node)

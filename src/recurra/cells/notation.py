@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NoReturn, overload
@@ -204,6 +205,7 @@ class _Reading:
     code: CodeType | None  # of the equations, whose local variables name the gates
     written: dict[Node, None] = field(default_factory=dict)  # in the order of the equations
     labels: dict[str, Node] = field(default_factory=dict)
+    earlier: dict[str, list[Node]] = field(default_factory=dict)
     noises: dict[str, Noise] = field(default_factory=dict)
     gains: list[str] = field(default_factory=list)
 
@@ -214,7 +216,14 @@ class _Reading:
             return  # a helper function's variables are its own affair
         for name, value in frame.f_locals.items():
             if isinstance(value, Symbol) and value.node.kind not in ("state", "parameter", "drive", "noise"):
-                self.labels[name] = value.node
+                self.call(name, value.node)
+
+    def call(self, name: str, node: Node) -> None:
+        """The value goes by this name from now on."""
+        before = self.labels.get(name, node)
+        if before is not node:
+            self.earlier.setdefault(name, []).append(before)
+        self.labels[name] = node
 
     def symbol(self, node: Node) -> Symbol:
         self.written.setdefault(node)
@@ -378,6 +387,13 @@ class Cell:
     def __deepcopy__(self, memo: Any) -> Cell:
         return self  # never changed after it was read, and nodes are told apart by identity
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by name if it is of the catalogue, otherwise by its graph: no code travels, none has to be found again."""
+        catalogue, stored = import_module("recurra.cells.catalogue"), import_module("recurra.cells.stored")
+        if catalogue.CATALOGUE.get(self.name) is self:
+            return catalogue.find_cell, (self.name,)
+        return stored.restore_cell, (stored.store_cell(self),)
+
     def _variant(self, changes: Mapping[str, Any]) -> Cell:
         options = dict(self.options)
         for key, value in changes.items():
@@ -448,6 +464,7 @@ class Cell:
             stages=stages,
             bias=self.bias,
             constraints=self.constraints,
+            earlier={name: (*each, reading.labels[name]) for name, each in reading.earlier.items()},
         )
 
     def _updates(self, returned: Any, reading: _Reading) -> tuple[Node, ...]:

@@ -129,7 +129,7 @@ def _products(graph: Graph) -> str:
     for k, stage in enumerate(graph.stages):
         for group in stage:
             names = ", ".join(f"`U.{name}`" for name in group.names)
-            rows.append((str(k + 1), names, f"`{write(group.argument, graph.names, top=False)}`"))
+            rows.append((str(k + 1), names, f"`{write(group.argument, graph.written, top=False)}`"))
     if not rows:
         return "## Products in each step\n\nNone: no matrix multiplies the state."
     note = "Products of the same argument are computed as one; a stage waits for the one before it."

@@ -87,7 +87,7 @@ class _Reader:
         self.named = set(self.gates) | set(graph.updates)
         self.uses = Counter(argument for node in graph.nodes for argument in dict.fromkeys(node.arguments))
         late = [node for node in graph.nodes if node.kind == "state" and node.delay > 1]
-        self.called = graph.names | {node: f"{node.name}_{{t−{node.delay}}}" for node in late}
+        self.called = graph.written | {node: f"{node.name}_{{t−{node.delay}}}" for node in late}
         self.groups = {product: group for stage in graph.stages for group in stage for product in group.products}
         self.made: dict[Node | Group, Box] = {}
         self.boxes: list[Box] = []

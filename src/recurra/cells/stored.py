@@ -30,7 +30,7 @@ from recurra.cells.parameters import Fixed, Learned, Ramp, Scattered
 from recurra.errors import CellError, RecurraError
 
 FORMAT = "recurra.cell/1"
-MOST_NODES, MOST_DELAY, LONGEST_PATH, LONGEST_TEXT = 4096, 65536, 400, 100_000
+MOST_NODES, MOST_DELAY, LONGEST_PATH = 4096, 65536, 400
 _FIELDS = {
     "format": str,
     "name": str,
@@ -197,12 +197,9 @@ class _Plan:
         self.gates: dict[int, list[str]] = {}
         for name, node in stored["gates"].items():
             self.gates.setdefault(self.place(node, len(stored["nodes"])), []).append(self.word(name, "a gate"))
-        sizes: list[int] = []  # of the text of each node, written out up to the gates
         for k, row in enumerate(stored["nodes"]):
             self.add(k, row)
-            arguments = self.nodes[k][1]
-            sizes.append(1 + sum(1 if a in self.gates else sizes[a] for a in arguments))
-            if self.heights[k] > LONGEST_PATH or sizes[k] > LONGEST_TEXT:
+            if self.heights[k] > LONGEST_PATH:
                 self.fail("its equations are nested too deep")
         self.updates = [self.place(node, len(self.nodes)) for node in stored["updates"]]
 
@@ -313,6 +310,7 @@ class _Plan:
         for k, (function, arguments) in enumerate(self.nodes):
             value = function(x, U, states, units, *(values[a] for a in arguments))
             if isinstance(value, Symbol):
-                value.reading.labels.update(dict.fromkeys(self.gates.get(k, ()), value.node))
+                for name in self.gates.get(k, ()):
+                    value.reading.call(name, value.node)
             values.append(value)
         return tuple(values[k] for k in self.updates)

@@ -10,6 +10,7 @@ import typer
 
 from recurra.cli.automaton import automaton
 from recurra.cli.bench import bench
+from recurra.cli.bench_c import c as bench_c
 from recurra.cli.bench_cells import cells as bench_cells
 from recurra.cli.bench_depth import depth
 from recurra.cli.bench_language import language
@@ -75,6 +76,7 @@ bench.command()(training)
 bench.command()(language)
 bench.command()(depth)
 bench.command()(bench_mimic)
+bench.command()(bench_c)
 app.add_typer(bench, name="bench")
 
 

@@ -74,7 +74,7 @@ def describe_cell(cell: Cell) -> CellDescription:
         gates=list(graph.gates),
         parameters=[dict(zip(("name", "shape", "first"), each, strict=True)) for each in parameters],
         stages=[
-            [{"matrices": list(group.names), "of": write(group.argument, graph.names, top=False)} for group in stage]
+            [{"matrices": list(group.names), "of": write(group.argument, graph.written, top=False)} for group in stage]
             for stage in graph.stages
         ],
         linear=graph.is_linear,

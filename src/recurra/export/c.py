@@ -90,7 +90,7 @@ def write_c(
     if agreement is not None and not agreement.holds:
         raise EngineError(
             f"export to C: {source.name} is off by {agreement.error:.1e} from the model in {agreement.steps} steps, "
-            f"{agreement.limit:.1e} is allowed; nothing was written. Please report it."
+            f"{agreement.excess:.2g} times what is allowed; nothing was written. Please report it."
         )
     files = _write(folder, texts)
     loss = loss_of_int8(network) if int8 else None

@@ -96,6 +96,15 @@ class CLibrary:
     def reset(self) -> None:
         self._reset(ctypes.byref(self._state))
 
+    @property
+    def state(self) -> bytes:
+        """The state as it lies in memory, to go on from later."""
+        return self._state.raw[: self.source.state_bytes]
+
+    @state.setter
+    def state(self, saved: bytes) -> None:
+        ctypes.memmove(self._state, saved, self.source.state_bytes)
+
     def step(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """One step: tokens are numbers, all else is `[size]`."""
         given = {port.name: self._ready(port, inputs[port.name]) for port in self.source.inputs}

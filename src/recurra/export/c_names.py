@@ -42,7 +42,7 @@ def reserved(name: str) -> bool:
 def prefix(name: str) -> str:
     """The beginning of all names of an exported network: `text-1` is `text_1`."""
     plain = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_")
-    if not plain or not plain[0].isalpha() or plain.lower() in C_WORDS or reserved(plain):
+    if not plain or not plain[0].isalpha() or plain.lower() in C_WORDS or reserved(f"{plain}_"):
         plain = f"net_{plain}".rstrip("_")
     return plain
 

@@ -262,23 +262,19 @@ static inline float real_fmod(float a, float b)
     return a < 0.0f ? -x : x;
 }
 
-/* whole powers by squaring, all others by logarithm */
+/* whole powers by squaring, all others by logarithm: whole numbers alone lie past 2^23, even ones past 2^24 */
 static inline float real_power(float a, float b)
 {
-    float y;
-    if (real_abs(b) <= 64.0f && real_floor(b) == b) {
-        int32_t n = (int32_t)real_abs(b);
-        for (y = 1.0f; n; n >>= 1, a *= a)
+    if (real_abs(b) < 16777216.0f && real_floor(b) == b) {
+        float y = 1.0f;
+        int32_t n;
+        for (n = (int32_t)real_abs(b); n; n >>= 1, a *= a)
             if (n & 1) y *= a;
         return b < 0.0f ? 1.0f / y : y;
     }
     if (a == 0.0f) return b < 0.0f ? real_from(0x7f800000) : b * 0.0f;
-    if (a < 0.0f) {
-        if (real_floor(b) != b) return real_from(0x7fc00000);
-        y = real_exp(b * real_log(-a));
-        return real_floor(0.5f * b) * 2.0f != b ? -y : y;
-    }
-    return real_exp(b * real_log(a));
+    if (a < 0.0f && real_abs(b) < 16777216.0f) return real_from(0x7fc00000);
+    return real_exp(b * real_log(real_abs(a)));
 }
 
 static inline void real_copy(const float *restrict from, float *restrict to, int count)

@@ -8,17 +8,6 @@ lab.close()
 ```
 """
 
-import sys
-from importlib import import_module
-from types import ModuleType
-from typing import Any
+from recurra.rooms import make_callable
 
-
-class _Lab(ModuleType):
-    """The room and the function share a name, so the room can be called."""
-
-    def __call__(self, what: Any = "runs", *, port: int | None = None, browser: bool | None = None) -> Any:
-        return import_module("recurra.lab.server").open_lab(what, port=port, browser=browser)
-
-
-sys.modules[__name__].__class__ = _Lab
+make_callable(__name__, "recurra.lab.server", "open_lab")

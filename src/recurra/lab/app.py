@@ -12,7 +12,7 @@ from starlette.staticfiles import StaticFiles
 
 from recurra.errors import RecurraError
 from recurra.lab.folder import LabFolder
-from recurra.lab.security import Guard
+from recurra.lab.security import TOO_LARGE, Guard, TooLarge
 from recurra.lab.views import VIEWS
 
 PAGE = Path(__file__).parent / "page"
@@ -45,4 +45,6 @@ async def _invalid(request: Request, error: RequestValidationError) -> Response:
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
+    if isinstance(error.__cause__, TooLarge):  # FastAPI makes a 400 of whatever goes wrong while it reads a body
+        return _line(TOO_LARGE, 413)
     return _line(f"the lab has nothing there ({error.detail}).", error.status_code)

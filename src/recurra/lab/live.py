@@ -124,7 +124,8 @@ class Live:
 
 
 def differing(settings: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """The settings in which runs differ, with the value that each run has."""
-    keys = list(dict.fromkeys(key for each in settings.values() for key in each))
-    rows = [{"key": key, "values": [each.get(key) for each in settings.values()]} for key in keys]
+    """The settings that all these runs have, and in which they differ, with the value of each run."""
+    known = [set(each) for each in settings.values()]
+    keys = [key for key in next(iter(settings.values()), {}) if all(key in each for each in known)]
+    rows = [{"key": key, "values": [each[key] for each in settings.values()]} for key in keys]
     return [row for row in rows if any(value != row["values"][0] for value in row["values"])]

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 from recurra.errors import OptionError, RunError
 from recurra.lab.folder import LabFolder
@@ -19,13 +20,12 @@ LOGS = ".lab"
 """Where a training that the lab started writes what it would print, inside the folder of runs."""
 TAIL = 4000
 NAME = re.compile(r"[\w][\w.-]{0,79}")
-_started: list[subprocess.Popen[bytes]] = []
 
 
 def start(folder: LabFolder, recipe: str, assignments: list[str], name: str = "") -> str:
     """Train in a new run of the folder; its name. Settings are refused here as the command line would, before anything starts."""
+    _check_files(folder, assignments)  # first: to check a cell of a file is to run the file
     override(find_recipe(recipe).settings, assignments)
-    _check_files(folder, assignments)
     name = name or _free_name(folder, recipe)
     if not NAME.fullmatch(name):
         raise OptionError(f"name {name[:80]!r}: a run is named with letters, digits, '.', '_' and '-', 80 at most.")
@@ -68,8 +68,6 @@ def log_of(folder: LabFolder, name: str) -> str:
 
 
 def _launch(folder: LabFolder, name: str, arguments: list[str]) -> None:
-    for each in [each for each in _started if each.poll() is not None]:
-        _started.remove(each)  # one that ended is taken from the table of processes
     logs = folder.path / LOGS
     try:
         logs.mkdir(exist_ok=True)
@@ -80,7 +78,7 @@ def _launch(folder: LabFolder, name: str, arguments: list[str]) -> None:
             )
     except OSError as error:
         raise RunError(f"{name} cannot be started: {error.strerror}.") from error
-    _started.append(made)
+    Thread(target=made.wait, daemon=True).start()  # so that one that ended leaves the table of processes
 
 
 def _check_files(folder: LabFolder, assignments: list[str]) -> None:

@@ -21,6 +21,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BODY = 1_000_000
 """The most bytes of a request's body."""
+TOO_LARGE = f"the request is larger than {BODY:,} bytes. Send less."
 METHODS = ("GET", "HEAD", "POST")
 NOTEBOOKS = "'self' http://127.0.0.1:* http://localhost:*"
 """Pages that may show the lab inside them: notebooks on this machine."""
@@ -74,9 +75,9 @@ class Guard:
         inner = {**scope, "path": path, "raw_path": path.encode()}
         try:
             await self.app(inner, _limited(receive), send_guarded)
-        except _TooLarge:
+        except TooLarge:
             if not started:
-                await _reply(send_guarded, 413, f"the request is larger than {BODY:,} bytes. Send less.")
+                await _reply(send_guarded, 413, TOO_LARGE)
         except Exception as error:  # the last net: a page gets one line, the log has the rest
             _LOG.exception("%s %s", scope["method"], path)
             if not started:
@@ -98,11 +99,11 @@ class Guard:
             return 405, f"the lab answers {', '.join(METHODS)}."
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > BODY:
-            return 413, f"the request is larger than {BODY:,} bytes. Send less."
+            return 413, TOO_LARGE
         return None
 
 
-class _TooLarge(Exception):
+class TooLarge(Exception):
     """More bytes came than were announced or are allowed."""
 
 
@@ -114,7 +115,7 @@ def _limited(receive: Receive) -> Receive:
         message = await receive()
         taken += len(message.get("body", b""))
         if taken > BODY:
-            raise _TooLarge
+            raise TooLarge
         return message
 
     return counted

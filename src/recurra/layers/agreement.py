@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from recurra.cells.graph import Node, block, evaluate
+from recurra.cells.graph import Node, block, evaluate, named_blocks
 from recurra.cells.notation import Cell
 from recurra.engines.choose import ENGINES
 from recurra.layers.recurrent import Recurrent
@@ -188,7 +188,7 @@ def _function_against_graph(cell: Cell, shape: Shape) -> float:
     graph, H = cell.graph, shape.H
     with torch.no_grad():
         weights = first.weights(1, shape.B)
-        drives = dict(zip(graph.drives, linear(problem.x[:, 0], weights.W, weights.b).split(H, dim=-1), strict=True))
+        drives = dict(zip(graph.drives, named_blocks(linear(problem.x[:, 0], weights.W, weights.b), H), strict=True))
         past = {s.name: value for s, value in zip(graph.states, problem.state, strict=True)}
 
         def leaf(node: Node) -> Tensor:

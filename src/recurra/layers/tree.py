@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from recurra.cells.catalogue import find_cell
-from recurra.cells.graph import Node, evaluate_in_order
+from recurra.cells.graph import Node, evaluate_in_order, named_blocks
 from recurra.cells.notation import Cell
 from recurra.data.forest import Forest, Level
 from recurra.errors import OptionError, ShapeError, choose_from
@@ -111,7 +111,7 @@ class _OfCell(Composition):
             return linear(v, matrices[name])
 
         def step(drive: Tensor, states: Tensor) -> Tensor:
-            drives = dict(zip(graph.drives, drive.split(H, dim=1), strict=True))
+            drives = dict(zip(graph.drives, named_blocks(drive, H), strict=True))
             before = dict(zip(self.cell.states, states.split(H, dim=1), strict=True))
 
             def leaf(node: Node) -> Tensor:

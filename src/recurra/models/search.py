@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -141,16 +142,34 @@ def greedy(model: Stepwise, ending: Ending) -> list[Found]:
     return draw(model, ending, Choice(greedy=True))
 
 
+@dataclass(frozen=True)
+class BeamStep:
+    """One step of a beam, `[N, width]` each: which slot every slot goes on from, with which token, its log-probability so far,
+    what it is ranked by, and whether it is over."""
+
+    origin: Int[Tensor, "N width"]
+    tokens: Int[Tensor, "N width"]
+    total: Float[Tensor, "N width"]
+    score: Float[Tensor, "N width"]
+    over: Tensor
+
+
 @torch.no_grad()
 def beam_search(
-    model: Stepwise, ending: Ending, width: int, *, n_best: int = 1, length_power: float = 1.0
+    model: Stepwise,
+    ending: Ending,
+    width: int,
+    *,
+    n_best: int = 1,
+    length_power: float = 1.0,
+    watch: Callable[[BeamStep], None] | None = None,
 ) -> list[list[Found]]:
     """For each sequence the `n_best` best ones that a beam of `width` finds, best first.
 
     The beam holds the `width` best beginnings, those that are over among them; at each step, all that can follow compete.
     They are ranked by log P / n^`length_power`, with n tokens, the end token counted: 1 ranks by the mean per token, 0 by
     the probability alone, which favours short ones. Width 1 is the greedy search; a beam that holds everything finds the
-    best there is.
+    best there is. `watch` is told of every step.
 
     ```python
     model = rc.models.LanguageModel(5, rc.Recurrent("gru", 8, 8))
@@ -193,6 +212,8 @@ def beam_search(
         over = was_over | (tokens == ending.end) if ending.end is not None else was_over
         predicted = torch.cat([predicted, torch.where(over, -1, tokens)[..., None]], dim=-1)
         over = over | (predicted.shape[-1] >= limits)
+        if watch is not None:
+            watch(BeamStep(origin, tokens, total, total / _lengths(counts, length_power), over))
         if not bool((over | total.isinf()).all()):
             rows = (origin + width * torch.arange(N, device=device)[:, None]).flatten()
             logits, state = model.step(tokens.flatten(), _rows(state, rows))

@@ -6,6 +6,7 @@ from recurra.plots import (  # noqa: F401  each registers its painters
     attractors,
     automaton,
     basins,
+    beam,
     confusion,
     curve,
     decision_tree,

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from recurra.analysis.automata.reading import Reading
+from recurra.analysis.beam import BeamTree
 from recurra.data.text import Document
 from recurra.data.tokenizers import Tokenizer
 from recurra.errors import OptionError
@@ -77,6 +78,12 @@ class Translates(Protocol):
     """turns one sequence into another"""
 
     def translate(self, model: Any, texts: Sequence[str], **options: Any) -> list[Translation]: ...
+
+
+class SearchesBeam(Protocol):
+    """searches for its outputs with a beam"""
+
+    def beam(self, model: Any, text: str, width: int, length_power: float) -> BeamTree: ...
 
 
 class Forecasts(Protocol):

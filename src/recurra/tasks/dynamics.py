@@ -6,16 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from recurra.analysis.automata.attractors import Automaton, find_attractors, link_attractors
 from recurra.analysis.automata.extraction import METHODS, Extraction, extract
+from recurra.analysis.automata.finite import Moore
 from recurra.analysis.automata.weighted import WeightedExtraction, extract_weighted
 from recurra.analysis.fixed_points import FixedPoints, find_fixed_points
 from recurra.analysis.gradients import GradientFlow, gradient_flow
 from recurra.analysis.jacobians import StepMap
 from recurra.analysis.portrait import Portrait, RestingPlaces, name_points, phase_portrait, resting_places
-from recurra.analysis.state_space import StateSpace
+from recurra.analysis.state_space import LocatedAutomaton, StateSpace
 from recurra.errors import OptionError, choose_from
 from recurra.lecture.robot import NetworkOperator, RobotWork, operate
 from recurra.tasks.capabilities import HasTriggers, Probe, Probes, ReadsTokens, Triggers, find, offers
@@ -24,6 +26,8 @@ WARMUP = 40
 """Steps that are read before the first that is looked at."""
 FAR = 100
 """Steps back that gradients are followed by default."""
+LOCATED, LOCATED_STRINGS, LOCATED_SEED = 200, 24, 7
+"""Strings from which an automaton is extracted to be looked at, and those whose states are shown, with a seed of their own."""
 
 
 def probe_of(task: Any, model: Any, steps: int, asked: str) -> Probe:
@@ -143,6 +147,32 @@ def rest(task: Any, model: Any) -> RestingPlaces:
     F, runs, name = _visited(task, model, "attractors")
     called, x = frozen_input(task, model, None)
     return resting_places(F, x, runs, input=called, name=name)
+
+
+def located_automaton(task: Any, model: Any) -> LocatedAutomaton:
+    """The automaton with the states of the network that belong to each of its own.
+
+    A network that rests has its attractors as states. Of another one, strings are walked through the network and through the
+    extracted automaton side by side.
+    """
+    machine = machine_of(task, model)
+    if machine is not None:
+        rows = tuple(tuple(row) for row in machine.after.tolist())
+        names = [f"{name} {machine.names[: k + 1].count(name)}" for k, name in enumerate(machine.names)]
+        plain = [
+            name if machine.names.count(name) == 1 else other for name, other in zip(machine.names, names, strict=True)
+        ]
+        drawn = Moore(machine.triggers, rows, tuple(plain))
+        about = f"{machine.lost} of {machine.after.numel()} triggers lead to no attractor"
+        return LocatedAutomaton(drawn, machine.states, torch.arange(len(machine.states)), about)
+    found = automaton(task, model, strings=LOCATED, scored=LOCATED)
+    reading = find(task, ReadsTokens, "automaton").reading(model)
+    strings = reading.draw(LOCATED_STRINGS, LOCATED_SEED)[:, :FAR]
+    visited, walked = reading.visit(strings), found.machine.walk(strings)
+    inside = walked >= 0
+    share = found.chosen.network if isinstance(found, Extraction) else found.chosen.agreement
+    about = f"it predicts what the network does {100 * share:.1f} % of the time"
+    return LocatedAutomaton(found.machine, visited[inside].double(), walked[inside], about)
 
 
 def robot(task: Any, model: Any, programs: Sequence[int]) -> RobotWork:

@@ -23,13 +23,14 @@ import torch
 from recurra.analysis.automata.attractors import Automaton
 from recurra.analysis.automata.extraction import Extraction
 from recurra.analysis.automata.weighted import WeightedExtraction
+from recurra.analysis.beam import BeamTree
 from recurra.analysis.fields import Basins
 from recurra.analysis.fixed_points import FixedPoints
 from recurra.analysis.gradients import GradientFlow, Spectra, recurrent_spectra
 from recurra.analysis.jacobians import StepMap
 from recurra.analysis.neurons import read_unit
 from recurra.analysis.portrait import Portrait, RestingPlaces
-from recurra.analysis.state_space import StateSpace
+from recurra.analysis.state_space import LocatedAutomaton, StateSpace
 from recurra.analysis.through_time import AblatedText, ThroughTime, ablate_text, watch, watch_reading
 from recurra.analysis.trace_table import TraceTable, trace_table
 from recurra.analysis.unit_study import UnitStudy
@@ -266,6 +267,10 @@ class Run:
         task = self._can(can.Translates, "translate")
         return task.translate(self._trained_model, texts, generator=_generator(seed), **options)
 
+    def beam(self, text: str, width: int = 4, length_power: float = 1.0) -> BeamTree:
+        """What a beam search for the translation of a text held at each step, as a tree."""
+        return self._can(can.SearchesBeam, "beam").beam(self._trained_model, text, width, length_power)
+
     def forecast(self, steps: int = 100, data: Any = None) -> Forecast:
         """How the run's series goes on, or that of other data, run free."""
         return self._can(can.Forecasts, "forecast").forecast(self._trained_model, steps, self._data(data))
@@ -345,6 +350,10 @@ class Run:
     def automaton(self, method: str | None = None, **options: Any) -> Extraction | WeightedExtraction:
         """The finite automaton in a network that reads tokens; options `states`, `most`, `strings`, `scored`."""
         return dynamics.automaton(self.task, self._analysed, method, **options)
+
+    def located_automaton(self) -> LocatedAutomaton:
+        """A quick automaton with the states of the network that belong to each of its own, for a picture of both."""
+        return dynamics.located_automaton(self.task, self._analysed)
 
     def linked_attractors(self, machine: Any) -> dict[str, list[int]]:
         """By state of an extracted automaton, the attractors that the same triggers lead to."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from recurra.analysis.attention import Attention
+from recurra.analysis.beam import BeamTree, Growth
 from recurra.data.pair_tasks import synthetic_dates, synthetic_sums
 from recurra.data.pairs import Pair, PairBatch, Pairs, PairSplit, read_pairs, split_pairs
 from recurra.data.text import read_split
@@ -290,6 +291,17 @@ class TranslationTask(Task[Translator]):
             for k, one in zip(rows, made, strict=True):
                 found[k] = one
         return found
+
+    def beam(self, model: Translator, text: str, width: int = 4, length_power: float = 1.0) -> BeamTree:
+        """The beginnings that a beam held at each step."""
+        start, end = self._ends
+        grown = Growth(end, lambda token: self.target_tokenizer.decode([token]))
+        with evaluating(model):
+            reading = model.read(*_padded([self.source_tokens(text)], model.output.weight.device))
+            ending = Ending(2 * self.longest, end, None, 0.0, (start,))
+            asked = models.Translation(model, reading, start)
+            beam_search(asked, ending, width, length_power=length_power, watch=grown.add)
+        return grown.tree(text)
 
     def source_tokens(self, text: str, unknown: Unknown | None = None) -> Int[Tensor, " n"]:
         """A text as the encoder reads it."""

@@ -49,18 +49,18 @@ class UnitReading(Result):
     def contexts(self, count: int = 5, width: int = 32) -> tuple[list[Context], list[Context]]:
         """Where the unit is highest, and where it is lowest, over all the texts: not two places within one window."""
         values, places = self.activity.of(self.unit), self._places()
-        found = []
-        for sign in (-1, 1):
-            taken: list[tuple[int, int]] = []
-            for at in (sign * values).argsort().tolist():
+
+        def first(order: Tensor) -> list[Context]:
+            taken: dict[int, tuple[int, int]] = {}
+            for at in order.tolist():
                 text, end = places[at]
-                if all(text != other or abs(end - there) > width for other, there in taken):
-                    taken.append((text, end))
-                    found.append(self._context(text, end, places[at - 1], float(values[at]), width))
+                if all(text != other or abs(end - there) > width for other, there in taken.values()):
+                    taken[at] = places[at]
                 if len(taken) == count:
                     break
-        half = len(found) // 2
-        return found[:half], found[half:]
+            return [self._context(*places[at], places[at - 1], float(values[at]), width) for at in taken]
+
+        return first(values.argsort(descending=True)), first(values.argsort())
 
     def _places(self) -> list[tuple[int, int]]:
         """Of each token that is read: the number of its text, and how many characters have been read with it."""

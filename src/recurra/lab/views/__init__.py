@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from recurra.lab.views import bench, gradients, runs, space, time
+from recurra.lab.views import bench, generate, gradients, runs, space, time
 
 VIEWS: dict[str, APIRouter] = {
     "runs": runs.router,
@@ -12,5 +12,6 @@ VIEWS: dict[str, APIRouter] = {
     "time": time.router,
     "gradients": gradients.router,
     "space": space.router,
+    "generate": generate.router,
 }
 """The router of every view, by the name that stands in its addresses; `page/views.js` has the other half of each."""

@@ -66,8 +66,8 @@ def _python(folder: Folder, asked: Asked) -> str:
         opened = "import recurra as rc\nimport torch"
         lines = (
             f"torch.manual_seed({asked.seed})\n"
-            f"layer = rc.Recurrent({asked.cell!r}, 2, {asked.units}, init=rc.spectral_radius({asked.radius:g}))\n"
-            f"x = {asked.drive:g} * torch.randn({asked.steps}, 2)"
+            f"layer = rc.Recurrent({asked.cell!r}, 2, {asked.units}, init=rc.spectral_radius({float(asked.radius)!r}))\n"
+            f"x = {float(asked.drive)!r} * torch.randn({asked.steps}, 2)"
         )
     return (
         f"{opened}\n\n{lines}\nfound = rc.analysis.gradient_map(layer, x)\nprint(found)     # found.plot() draws it\n"

@@ -11,9 +11,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from recurra.analysis.automata.finite import Moore
-from recurra.analysis.automata.weighted import Weighted
-from recurra.analysis.state_space import StateSpace
+from recurra.analysis.state_space import LocatedAutomaton, StateSpace
 from recurra.data.machine import NAMES, TRIGGERS, VARIABLES, Machine
 from recurra.errors import OptionError
 from recurra.lab.replies import Folder, as_json, as_picture, open_line
@@ -27,7 +25,7 @@ Text = Annotated[str, Field(max_length=255)]
 T = TypeVar("T")
 MOST_INPUTS, PATHS, SHOWN = 300, 6, 60
 _spaces: WeakKeyDictionary[Run, dict[int | None, StateSpace]] = WeakKeyDictionary()
-_automata: WeakKeyDictionary[Run, dict[int | None, dict[str, Any]]] = WeakKeyDictionary()
+_automata: WeakKeyDictionary[Run, dict[int | None, LocatedAutomaton]] = WeakKeyDictionary()
 
 
 class Asked(BaseModel):
@@ -186,38 +184,15 @@ async def automaton(folder: Folder, asked: Asked) -> Response:
     def work(run: Run) -> dict[str, Any]:
         known = _automata.setdefault(run, {})
         if asked.step not in known:
-            known[asked.step] = _extract(_at(run, asked.step))
+            known[asked.step] = _at(run, asked.step).located_automaton()
         found, space = known[asked.step], _space(run, asked.step)
-        return {k: v for k, v in found.items() if k != "states"} | {
-            "places": _places(space, asked.units, found["states"])
-        }
+        places = _places(space, asked.units, found.states)
+        return {"layout": lay_out(found.machine), "places": places, "numbers": found.numbers, "summary": str(found)}
 
     return as_json(await folder.compute(asked.run, work))
 
 
-def _extract(run: Run) -> dict[str, Any]:
-    """By its attractors where the network rests; otherwise by extraction, with strings walked through both."""
-    machine = run.attractors() if run.has_triggers else None
-    drawn: Moore | Weighted
-    if machine is not None:
-        names = [f"{name} " if name in machine.names[:k] else name for k, name in enumerate(machine.names)]
-        drawn = Moore(machine.triggers, tuple(map(tuple, machine.after.tolist())), tuple(names))
-        states, numbers, summary = machine.states, torch.arange(len(machine.states)), str(machine)
-    else:
-        found = run.automaton(strings=200, scored=500)
-        reading = run.task.reading(run.model)
-        strings = reading.draw(24, 7)[:, :SHOWN]
-        drawn, summary = found.machine, f"{found.machine.size} states, fidelity {100 * found.chosen.network:.1f} %"
-        visited, walked = reading.visit(strings), drawn.walk(strings)
-        inside = walked >= 0
-        states, numbers = visited[inside].double(), walked[inside]
-    layout = lay_out(drawn)
-    return {"layout": layout, "numbers": numbers, "states": states, "names": drawn.state_names(), "summary": summary}
-
-
-class Pressed(BaseModel):
-    run: Text
-    step: int | None = Field(None, ge=0)
+class Pressed(Asked):
     triggers: list[Annotated[str, Field(max_length=20)]] = Field(default=[], max_length=400)
 
 
@@ -249,7 +224,7 @@ async def press(folder: Folder, asked: Pressed) -> Response:
             "internal": list(INTERNAL),
             "valid": machine.valid,
             "states": list(NAMES),
-            "path": _places(space, [], states[-30:]),
+            "path": _places(space, asked.units, states[-30:]),
         }
 
     return as_json(await folder.compute(asked.run, work))

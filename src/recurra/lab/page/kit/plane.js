@@ -153,6 +153,7 @@ export class PlaneView {
       if (this.data.moves) this.drawField(to);
       if (this.data.curve) this.drawCurve(to);
     }
+    if (this.deep) this.drawAxes(to);
     for (const path of this.data.paths ?? []) this.drawPath(to, path, css("--soft"), 1, 0.5);
     if (this.data.groups) this.drawGroups(to);
     for (const point of this.data.points ?? []) this.drawPoint(to, point);
@@ -175,6 +176,18 @@ export class PlaneView {
     to.textAlign = "right";
     to.fillText(`↑ ${second}: ${low[1].toPrecision(2)} to ${high[1].toPrecision(2)}`, box.x + box.w, box.y + box.h + 18, box.w / 2 - 8);
     to.textAlign = "left";
+  }
+
+  // Three lines through the middle, numbered at their ends.
+  drawAxes(to) {
+    [0, 1, 2].forEach((k) => {
+      const end = (sign) => this.middle.map((each, at) => each + (at === k ? sign * this.radius * 0.85 : 0));
+      this.drawPath(to, [end(-1), end(1)], css("--edge"), 1, 0.6);
+      const [x, y] = this.project(end(1));
+      to.fillStyle = css("--soft");
+      to.font = "12px system-ui, sans-serif";
+      to.fillText(String(k + 1), x + 4, y + 4);
+    });
   }
 
   image(to, box, size, colour, alpha) {

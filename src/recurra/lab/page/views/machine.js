@@ -4,8 +4,8 @@ import { attempt } from "../kit/banner.js";
 import { button, choice, h, put, table } from "../kit/dom.js";
 import { outputs, toCsv } from "../kit/outputs.js";
 
-// `step()`: the checkpoint; `follow(path)` is told of the way of the hidden state, if the axes are principal components.
-export function showMachine(panel, place, step, follow) {
+// `asked`: the checkpoint and the axes as they are now; `follow(path)` is told of the way of the hidden state.
+export function showMachine(panel, place, asked, follow) {
   const run = panel.run.name;
   let pressed = [];
   let work = null;
@@ -19,7 +19,7 @@ export function showMachine(panel, place, step, follow) {
   let programs = "all";
 
   const refresh = () => attempt(async () => {
-    const found = await post("api/space/press", { run, step: step(), triggers: pressed.slice(-400) }, panel.signal);
+    const found = await post("api/space/press", { run, step: asked.step, units: asked.units, triggers: pressed.slice(-400) }, panel.signal);
     const press = (name) => button(name, () => { pressed.push(name); refresh(); }, { class: found.valid.includes(name) ? "does" : "idle", title: found.valid.includes(name) ? "does something now" : "does nothing now" });
     put(buttons, found.buttons.map(press));
     put(internal, found.internal.map(press), button("nothing happens", () => { pressed.push("none"); refresh(); }, { class: "quiet" }));
@@ -33,7 +33,7 @@ export function showMachine(panel, place, step, follow) {
   const operate = () => attempt(async () => {
     const wanted = programs === "all" ? [1, 2, 3, 4, 5, 6] : [Number(programs)];
     told.textContent = "Working …";
-    work = await post("api/space/robot", { run, step: step(), programs: wanted }, panel.signal);
+    work = await post("api/space/robot", { run, step: asked.step, programs: wanted }, panel.signal);
     told.textContent = work.summary;
     put(log, table("What the robot did", ["program", "action", "trigger", "state", "believes", "mistake"], work.moments.map((each) => [String(each.program), each.action, each.trigger, each.state, each.belief, each.mistake || "–"])));
   });

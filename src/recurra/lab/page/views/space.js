@@ -23,6 +23,7 @@ export async function show(panel) {
 
   const status = h("p", { role: "status", class: "verdict" });
   const said = h("p", { class: "soft", role: "status" });
+  const hint = h("p", { class: "hint" });
   const listed = h("div");
   const machineView = h("div");
   const picture = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "The automaton" });
@@ -40,7 +41,8 @@ export async function show(panel) {
   function redraw() {
     if (!seen.field) return;
     const labels = known.machine || (seen.points?.points.length ?? 99) <= 16;
-    const points = (seen.points?.points ?? []).map((each) => ({ ...each, label: labels && each.attractor !== null ? each.says : "" }));
+    const points = (seen.points?.points ?? []).map((each) => ({ ...each, label: labels && each.attractor !== null ? each.says : "", attractor: seen.groups && !known.machine ? null : each.attractor }));
+    put(hint, shown.deep ? "Drag, or use the arrow keys, to turn." : `${LEGEND} Click to drop a state and watch it move.`);
     plane.set({ ...seen.field, points, basins: shown.basins ? seen.basins : null, groups: seen.groups });
   }
 
@@ -95,7 +97,7 @@ export async function show(panel) {
       const found = await post("api/space/automaton", asked, panel.signal);
       seen.groups = { places: found.places, numbers: found.numbers };
       seen.groupsFor = JSON.stringify([asked.step, asked.units]);
-      summary.textContent = `${found.summary}. Point at a state, here or there.`;
+      summary.textContent = `${found.summary.replace(/\.$/, "")}. Point at a state, here or there.`;
       put(picture, drawAutomaton(found.layout));
       redraw();
     } finally {
@@ -106,6 +108,7 @@ export async function show(panel) {
 
   function drawAutomaton(layout) {
     const parts = layout.lines.map((each) => svg("path", { d: `M${each.x} ${each.y}H${each.track}V${each.end[1]}H${each.end[0]}`, class: "edge", style: { stroke: line(each.to) } }));
+    layout.lines.forEach(({ end: [x, y], to }) => parts.push(svg("path", { d: `M${x} ${y}l8 -4v8z`, style: { fill: line(to) } })));
     layout.labels.forEach(([x, y, text]) => parts.push(svg("text", { x, y: y + 4, class: "mono-text" }, text)));
     layout.boxes.forEach((box, k) => parts.push(svg("g", {
       "data-state": k, class: "automaton-state", tabindex: "0", role: "button", "aria-label": `State ${box.name}`,
@@ -124,7 +127,7 @@ export async function show(panel) {
   const stepName = h("output", {}, "");
   const scrub = kept.length ? h("input", {
     type: "range", min: "0", max: String(kept.length), step: "1", "aria-label": "Checkpoint",
-    on: { input: () => { nameStep(); change({ step: stepAt() }); machine?.refresh(asked.step); } },
+    on: { input: () => { nameStep(); change({ step: stepAt() }); machine?.refresh(); } },
   }) : null;
   const stepAt = () => (Number(scrub.value) >= kept.length ? null : kept[Number(scrub.value)]);
   const nameStep = () => { const step = stepAt(); stepName.textContent = step === null ? "best" : step === 0 ? "untrained" : `step ${step}`; };
@@ -146,7 +149,7 @@ export async function show(panel) {
     scrub ? h("div", { class: "slider scrubber" }, h("span", { class: "slider-name", "aria-hidden": "true" }, "Checkpoint"), scrub, stepName)
       : h("p", { class: "hint" }, "This run kept no weights on the way. Train with training.snapshots=20 to watch attractors form."),
     h("div", { class: "columns space" },
-      h("div", {}, plane.place, h("p", { class: "hint" }, shown.deep ? "Drag, or use the arrow keys, to turn." : LEGEND, " Click to drop a state and watch it move."), said),
+      h("div", {}, plane.place, hint, said),
       h("div", {}, status, listed,
         known.automaton || known.machine ? h("section", {}, h("h2", {}, "Automaton"), h("div", { class: "row" }, extract), summary, picture) : null)),
     machineView,
@@ -159,6 +162,6 @@ export async function show(panel) {
       },
       python: () => seen.field.python,
     }));
-  const machine = known.machine ? showMachine(panel, machineView, () => asked.step, (path) => { plane.follow(path); }) : null;
+  const machine = known.machine ? showMachine(panel, machineView, asked, (path) => { plane.follow(path); }) : null;
   await look();
 }
