@@ -6,6 +6,7 @@ from recurra.analysis.automata.finite import Moore
 from recurra.analysis.automata.own import extract_automaton
 from recurra.analysis.column_labels import read_column
 from recurra.analysis.echo import echo_state
+from recurra.analysis.field_views import field_panel, split_field
 from recurra.analysis.fields import (
     basins,
     plane_of_principal_components,
@@ -34,6 +35,7 @@ __all__ = [
     "basins",
     "echo_state",
     "extract_automaton",
+    "field_panel",
     "find_attractors",
     "find_fixed_points",
     "find_units",
@@ -51,6 +53,7 @@ __all__ = [
     "search",
     "settle",
     "spectrum",
+    "split_field",
     "text_labels",
     "trace_table",
     "trajectory",

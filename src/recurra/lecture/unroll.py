@@ -363,7 +363,7 @@ def wire(
         if len(layer.stack) > 1 or layer.bidirectional or len(own.cell.graph.matrices) != 1:
             raise OptionError("wires are drawn of one layer of a cell with one recurrent matrix, such as elman.")
         input_size, hidden_size = layer.input_size, layer.hidden_size
-        W, U = own.W.detach().clone(), own.U.detach().reshape(hidden_size, hidden_size).clone()
+        W, U = own.W.detach().clone(), own.matrix(next(iter(own.cell.graph.matrices))).detach().clone()
     sizes = (input_size, hidden_size, output_size)
     if not all(1 <= size <= WIDEST for size in sizes):
         raise OptionError(f"wires of 1 to {WIDEST} units a column can be told apart; got {sizes}.")

@@ -12,6 +12,7 @@ from recurra.plots import (  # noqa: F401  each registers its painters
     decision_tree,
     echo,
     field,
+    field_views,
     fixed_points,
     forecast,
     gradients,
