@@ -24,6 +24,7 @@ from recurra.cli.export import export
 from recurra.cli.flag import flag
 from recurra.cli.forecast import forecast
 from recurra.cli.lab import lab
+from recurra.cli.log import log
 from recurra.cli.mimic import mimic
 from recurra.cli.predict import predict
 from recurra.cli.recipes import recipes
@@ -64,6 +65,7 @@ VERBS = (
     automaton,
     regions,
     unroll,
+    log,
     export,
     lab,
     runs,
@@ -120,9 +122,9 @@ def _fail(message: str, code: int = 2) -> int:
 
 
 def main() -> None:
-    log = logging.getLogger("recurra.engines")  # tells of kernels that are compiled, which takes seconds
-    log.setLevel(logging.INFO)
+    engines = logging.getLogger("recurra.engines")  # tells of kernels that are compiled, which takes seconds
+    engines.setLevel(logging.INFO)
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("recurra: %(message)s"))
-    log.addHandler(handler)
+    engines.addHandler(handler)
     sys.exit(run(sys.argv[1:]))

@@ -23,9 +23,11 @@ from recurra.lecture.regions import (
     regions_on_plane,
     upper_bound,
 )
+from recurra.lecture.residuals import gradients_over_depth
 from recurra.lecture.robot import operate
 from recurra.lecture.scalar_case import scalar_gradient, scalar_page
 from recurra.lecture.small_network import SmallNetwork
+from recurra.lecture.state_vectors import add_triggers, state_vectors
 from recurra.lecture.unroll import unroll, wire
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "Layer",
     "Rectifier",
     "SmallNetwork",
+    "add_triggers",
     "compare_truncations",
     "count_regions",
     "elman_bptt",
@@ -40,6 +43,7 @@ __all__ = [
     "elman_forward",
     "feedforward_deltas",
     "folding_network",
+    "gradients_over_depth",
     "kept_pairs",
     "layers_of",
     "lower_bound",
@@ -52,6 +56,7 @@ __all__ = [
     "regions_on_plane",
     "scalar_gradient",
     "scalar_page",
+    "state_vectors",
     "stochastic_backpropagation",
     "unroll",
     "upper_bound",

@@ -16,6 +16,7 @@ from recurra.plots import (  # noqa: F401  each registers its painters
     fixed_points,
     forecast,
     gradients,
+    lecture,
     penalties,
     regions,
     spectrum,

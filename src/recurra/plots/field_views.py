@@ -32,8 +32,7 @@ def _dots(axis: Any, plane: Plane, states: Tensor, colour: str = COLOURS[1], siz
 
 @painter(SplitField, (16, 5.8))
 def paint_split(axis: Any, parts: SplitField) -> None:
-    """Three panels, arrows on one scale: what the input adds, what the state adds, and the sum of both."""
-    longest = max(float(each.norm(dim=1).max()) for each in (parts.input, parts.state, parts.resultant)) or 1.0
+    """Three panels: what the input adds, what the state adds, and the sum of both. Each has its own scale, written above it."""
     width = float(parts.places[-1, 0] - parts.places[0, 0])
     panes = _panes(axis, 3, 3)
     names = (
@@ -42,10 +41,11 @@ def paint_split(axis: Any, parts: SplitField) -> None:
         "their resultant",
     )
     for k, (own, values) in enumerate(zip(panes, (parts.input, parts.state, parts.resultant), strict=True)):
+        longest = float(values.norm(dim=1).max()) or 1.0
         look = {"angles": "xy", "scale_units": "xy", "scale": longest * parts.size / width / 1.6, "width": 0.005}
         arrows = own.quiver(*parts.places.T.numpy(), *values.T.numpy(), color=COLOURS[(0, 2, 1)[k]], **look)
         arrows.set_gid(f"field-{('input', 'state', 'resultant')[k]}")
-        own.set_title(names[k], size=14)
+        own.set_title(f"{names[k]}\nlongest arrow {longest:.2g}", size=13)
         own.set(xlabel=parts.plane.names[0], xlim=extent(parts)[:2], ylim=extent(parts)[2:])
     panes[0].set_ylabel(parts.plane.names[1])
 
@@ -113,4 +113,6 @@ def paint_walk(axis: Any, walk: Walk, *, frame: int | None = None) -> None:
         room.write(name, [place], shrink=6, fontsize=12, fontweight="bold")
     if frame is None:
         for k, name in enumerate(walk.inputs):
+            if name in walk.inputs[max(0, k - 1) : k] or name in walk.inputs[k + 1 : k + 2]:
+                continue  # held for some steps: the field of rest, which needs no name
             room.write(f"{k + 1} {name}", [seen[k] + f * (seen[k + 1] - seen[k]) for f in (0.5, 0.3, 0.7)], fontsize=11)

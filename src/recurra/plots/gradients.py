@@ -38,7 +38,7 @@ def paint_map(axis: Any, found: GradientMap) -> None:
         shown,
         origin="lower",
         aspect="auto",
-        cmap="RdBu",
+        cmap="RdBu_r",
         vmin=-most,
         vmax=most,
         extent=(-0.5, found.steps + 0.5, 0.5, found.steps + 0.5),

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from recurra.analysis.field_views import FieldPanel, Formation, Walk, field_panel, walk_states
+from recurra.analysis.field_views import FieldPanel, Formation, SplitField, Walk, field_panel, split_field, walk_states
 from recurra.analysis.fields import frame, plane_of_principal_components, vector_field
 from recurra.analysis.fixed_points import find_fixed_points
 from recurra.analysis.jacobians import StepMap
@@ -31,6 +31,15 @@ def panel(task: Any, model: Any, inputs: Sequence[str] = ()) -> FieldPanel:
     names = tuple(inputs) or (triggers.names if triggers is not None else ("zero",))
     held = {name: frozen_input(task, model, name)[1] for name in names}
     return field_panel(F, held, runs.flatten(0, 1), marked=_marked(task, model, F)[0])
+
+
+def parts(task: Any, model: Any, input: str | None) -> SplitField:
+    """What the input and the state add, in the plane of the attractors, or of visited states."""
+    F, runs, _ = visited_states(task, model, "split_field")
+    marked, seen = _marked(task, model, F)[0], runs.flatten(0, 1)
+    plane = plane_of_principal_components(marked if len(marked) > 2 else seen)
+    low, high = frame(plane.project(torch.cat([seen, marked])))
+    return split_field(F, frozen_input(task, model, input)[1], plane, low, high)
 
 
 def formation(run: Any, model: Any, input: str | None, steps: Sequence[int], size: int = 17) -> Formation:

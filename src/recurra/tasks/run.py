@@ -24,7 +24,7 @@ from recurra.analysis.automata.attractors import Automaton
 from recurra.analysis.automata.extraction import Extraction
 from recurra.analysis.automata.weighted import WeightedExtraction
 from recurra.analysis.beam import BeamTree
-from recurra.analysis.field_views import FieldPanel, Formation, Walk
+from recurra.analysis.field_views import FieldPanel, Formation, SplitField, Walk
 from recurra.analysis.fields import Basins
 from recurra.analysis.fixed_points import FixedPoints
 from recurra.analysis.gradients import GradientFlow, Spectra, recurrent_spectra
@@ -320,6 +320,10 @@ class Run:
     def fields(self, inputs: Sequence[str] = ()) -> FieldPanel:
         """The field under every trigger, or under some inputs by name, in one plane."""
         return field_views.panel(self.task, self._analysed, inputs)
+
+    def split_field(self, input: str | None = None) -> SplitField:
+        """The field of the input, the field of the state, and their resultant, while an input is held."""
+        return field_views.parts(self.task, self._analysed, input)
 
     def formation(self, input: str | None = None, *, steps: Sequence[int] | None = None) -> Formation:
         """Field and attractors at the steps that `training.snapshots` kept, or at some of them; step 0 is the untrained model."""
