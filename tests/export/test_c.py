@@ -11,11 +11,13 @@ import pytest
 import torch
 
 import recurra as rc
+from recurra.cells.operations import OPERATIONS
 from recurra.errors import EngineError, OptionError
 from recurra.export import c as c_files
 from recurra.export import c_library
 from recurra.export.c import write_c
 from recurra.export.c_check import Agreement, compare
+from recurra.export.c_language import MATH, C, functions, with_functions
 from recurra.export.c_library import CLibrary, compile_c, find_c_compiler, measure
 from recurra.export.c_source import Source
 from recurra.export.network import Network, describe
@@ -185,6 +187,13 @@ def test_nothing_is_asked_of_libraries(cells, tmp_path):
     assert "math.h" in cells[1]["toolbox", False][0].source
 
 
+def test_every_operation_has_a_form():
+    assert OPERATIONS.keys() <= C.forms.keys()
+    called = set(re.findall(r"\b(\w+)\(", " ".join(C.forms.values())))
+    assert called <= functions().keys() | MATH.keys()
+    assert set(MATH.values()) <= functions().keys()
+
+
 FUNCTIONS = {
     "real_exp": (np.exp, np.linspace(-87, 88.5, 20001)),
     "real_sigmoid": (lambda x: 1 / (1 + np.exp(-x)), np.linspace(-80, 80, 20001)),
@@ -204,8 +213,6 @@ FUNCTIONS = {
 
 @pytest.fixture(scope="module")
 def mathematics(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    from recurra.export.c_language import with_functions
-
     folder = tmp_path_factory.mktemp("mathematics")
     wraps = [f"float of_{name}(float x);\nfloat of_{name}(float x) {{ return {name}(x); }}" for name in FUNCTIONS]
     for name in ("real_power", "real_fmod"):
@@ -251,20 +258,28 @@ def test_own_power_and_remainder(mathematics):
 
 
 def driver(sources: list[Source]) -> str:
-    """A program that resets, steps and runs chunks of networks that read numbers `x` and write `y`."""
+    """A program that resets, steps and runs chunks of networks, and prints one of the numbers that each writes."""
     lines = ["#include <stdio.h>", *(f'#include "{source.name}.h"' for source in sources), "int main(void)", "{"]
-    lines += ["    static float x[50 * 8], y[50 * 64];", "    double sum = 0.0;", "    int k, t;"]
-    lines += ["    for (k = 0; k < 50 * 8; ++k) x[k] = (float)(k * 7919 % 200 - 100) / 50.0f;"]
+    lines += ["    int k, t;"]
     for source in sources:
+        name, ports = source.name, [*source.inputs, *source.outputs]
+        lines.append(f"    {{ static {name}_state s;")
+        for port in ports:
+            kind, size = ("int32_t", 1) if port.is_token else ("float", port.size)
+            value = f"k * 7 % {port.size + 2} - 1" if port.is_token else "(float)(k * 7919 % 200 - 100) / 50.0f"
+            lines.append(f"      static {kind} {port.c_name}[{50 * size}];")
+            lines.append(f"      for (k = 0; k < {50 * size}; ++k) {port.c_name}[k] = {value};")
+        one = [f"{p.c_name}[t]" if p.is_token else p.c_name for p in ports]
+        many = [f"{p.c_name}[0]" if p.is_token and p.is_whole else p.c_name for p in ports]
         lines += [
-            f"    {{ static {source.name}_state s;",
-            f"      {source.name}_reset(&s);",
-            f"      for (t = 0; t < 20; ++t) {source.name}_step(&s, x + 3 * t, y);",
-            f"      {source.name}_chunk(&s, x, y, 50); {source.name}_reset(&s); {source.name}_chunk(&s, x, y, 7);",
-            "      for (k = 0; k < 9; ++k) sum += (double)y[6 * 9 + k];",
-            f'      printf("{source.name} %.6f\\n", (double)y[6 * 9 + 3]); }}',
+            f"      {name}_reset(&s);",
+            f"      for (t = 0; t < 20; ++t) {name}_step({', '.join(['&s', *one])});",
+            f"      {name}_chunk({', '.join(['&s', *many, '50'])});",
+            f"      {name}_reset(&s);",
+            f"      {name}_chunk({', '.join(['&s', *many, '7'])});",
+            f'      printf("{name} %.6f\\n", (double){source.outputs[0].c_name}[6 * {source.outputs[0].size}]); }}',
         ]
-    return "\n".join([*lines, "    return sum == sum ? 0 : 1;", "}", ""])
+    return "\n".join([*lines, "    return 0;", "}", ""])
 
 
 def run_driver(folder: Path, sources: list[Source], made: Path, *flags: str, under: str = "", **options: str) -> str:
@@ -279,8 +294,10 @@ def run_driver(folder: Path, sources: list[Source], made: Path, *flags: str, und
 
 
 def test_sanitizers_find_nothing(cells, tmp_path):
-    """Every cell of the catalogue under AddressSanitizer and UBSan, conversions of numbers included."""
+    """Every cell of the catalogue and models in 8 bits, with tokens out of range; conversions of numbers are checked too."""
     sources = [cells[1][cell, True][0] for cell in (*rc.CATALOGUE, "toolbox", "two_speeds")]
+    for name in ("tied", "forecaster-gaussian", "events", "conditioned-class", "jordan", "echo-1-True"):
+        sources.append(write(cells[0], describe(make(name).model)["model"], f"{name}_8", int8=True))
     flags = ("-O1", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all")
     told = run_driver(cells[0], sources, tmp_path / "driver", *flags)
     assert told.count("\n") == len(sources)

@@ -20,8 +20,8 @@ WRONG = """def mine(x, U, h, *, keep=Learned(0.5, low=0, high=1)):
 """
 
 
-def test_a_cell_is_typed_mended_and_trained(visit: Visit, runs: Path) -> None:
-    page = visit.open("#/bench?cell=elman")
+def test_a_cell_is_typed_mended_and_trained(look: Visit, watched: Path) -> None:
+    page = look.open("#/bench?cell=elman")
     page.get_by_role("tab", name="Equations").click()
     page.get_by_text("h' = tanh(x.h + U.h(h))").wait_for()
     text = page.get_by_label("Equations of the cell")
@@ -34,7 +34,7 @@ def test_a_cell_is_typed_mended_and_trained(visit: Visit, runs: Path) -> None:
     text.fill(WRONG.replace("tahn", "tanh"))
     page.get_by_text("h' = keep * h + (1 - keep) * n").wait_for()
     fault.wait_for(state="hidden")
-    visit.check_all_looks()
+    look.check_all_looks()
 
     page.get_by_label("Steps").fill("40")
     page.get_by_label("Units", exact=True).nth(0).fill("6")
@@ -46,15 +46,15 @@ def test_a_cell_is_typed_mended_and_trained(visit: Visit, runs: Path) -> None:
     seen.add(int(re.findall(r"step (\d+)", steps.inner_text())[0]))
     assert 40 in seen
     name = steps.inner_text().split(":")[0]
-    run = rc.open(runs / name)
+    run = rc.open(watched / name)
     assert run.task.settings.model.cell.endswith(".json")
     assert "keep * h" in str(rc.find_cell(run.task.settings.model.cell).graph)
     assert len(run.snapshots) == 20
     page.locator(".curves canvas").first.wait_for()
 
 
-def test_a_slider_moves_the_field(visit: Visit) -> None:
-    page = visit.open("#/bench?cell=elman&units=2")
+def test_a_slider_moves_the_field(look: Visit) -> None:
+    page = look.open("#/bench?cell=elman&units=2")
     page.get_by_role("slider", name="U.h[0,0]").wait_for()
     page.wait_for_timeout(200)
     before = page.evaluate(PLANE)
@@ -102,10 +102,10 @@ JSON = {"content-type": "application/json"}
 
 
 @pytest.mark.parametrize("path", ["read", "kernel", "portrait", "train"])
-def test_nothing_that_is_typed_is_executed(lab: Any, tmp_path: Path, path: str, runs: Path) -> None:
+def test_nothing_that_is_typed_is_executed(watched_lab: Any, tmp_path: Path, path: str, watched: Path) -> None:
     """Hostile text is refused at a place, quickly, by every request that takes it; no file appears, no training starts."""
-    file, before = tmp_path / "touched", {each.name for each in runs.iterdir()}
-    with httpx.Client(base_url=lab.base, timeout=20) as client:
+    file, before = tmp_path / "touched", {each.name for each in watched.iterdir()}
+    with httpx.Client(base_url=watched_lab.base, timeout=20) as client:
         for source in HOSTILE:
             text = source.replace("{file}", str(file)).replace("{{", "{").replace("}}", "}")
             began = time.monotonic()
@@ -116,10 +116,10 @@ def test_nothing_that_is_typed_is_executed(lab: Any, tmp_path: Path, path: str, 
         large = client.post(f"api/bench/{path}", json={"source": "h" * 1_000_000})
         assert large.status_code in (413, 422)
     assert not file.exists()
-    assert {each.name for each in runs.iterdir()} == before
+    assert {each.name for each in watched.iterdir()} == before
 
 
-def test_a_cell_outside_of_the_folder_is_not_trained(lab: Any, tmp_path: Path) -> None:
+def test_a_cell_outside_of_the_folder_is_not_trained(watched_lab: Any, tmp_path: Path) -> None:
     """The page may start trainings of cells that it keeps itself, and of no other file."""
     (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'touched')!r}, 'w')")
     for cell in (
@@ -127,10 +127,10 @@ def test_a_cell_outside_of_the_folder_is_not_trained(lab: Any, tmp_path: Path) -
         f"{tmp_path}/a.json",
         "../a.json",
         "a.py:b",
-        f"{lab.folder.path}/.lab/cells/../../x.json",
+        f"{watched_lab.folder.path}/.lab/cells/../../x.json",
     ):
         body = {"recipe": "tomita", "settings": {"model.cell": cell}}
-        answer = httpx.post(f"{lab.base}api/runs/start", json=body)
+        answer = httpx.post(f"{watched_lab.base}api/runs/start", json=body)
         assert answer.status_code == 400
         assert "which the page does not start" in answer.json()["error"]
     assert not (tmp_path / "touched").exists()

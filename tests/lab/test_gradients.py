@@ -9,8 +9,8 @@ from .browser import Visit
 from .waiting import chooser, wait_for
 
 
-def test_sliders_change_the_gradient(visit: Visit) -> None:
-    page = visit.open("#/gradients?steps=20")
+def test_sliders_change_the_gradient(look: Visit) -> None:
+    page = look.open("#/gradients?steps=20")
     verdict = page.locator("main .verdict").first
     wait_for(lambda: "20 steps" in verdict.inner_text())
     page.get_by_role("slider", name="spectral radius of U").fill("0.3")
@@ -33,14 +33,14 @@ def test_sliders_change_the_gradient(visit: Visit) -> None:
     assert "‖∂h(30)/∂h(30)‖" in page.locator(".pair").inner_text()
     page.get_by_role("slider", name="weight v").fill("-1.5")
     chooser(page, "Activation").select_option("linear")
-    visit.check_all_looks()
+    look.check_all_looks()
     assert "truncation=window%3A5" in page.url
 
 
-def test_a_run_has_gradients_of_its_own(lab: Any) -> None:
+def test_a_run_has_gradients_of_its_own(watched_lab: Any) -> None:
     """Answers are those of the lines of Python beside them."""
-    with httpx.Client(base_url=lab.base, timeout=30) as client:
-        for body in ({"run": "text", "steps": 12}, {"cell": "gru", "steps": 10, "units": 3, "truncation": "every:4"}):
+    with httpx.Client(base_url=watched_lab.base, timeout=30) as client:
+        for body in ({"run": "tomita", "steps": 12}, {"cell": "gru", "steps": 10, "units": 3, "truncation": "every:4"}):
             found = client.post("api/gradients/map", json=body).json()
             scope: dict[str, Any] = {}
             exec(found["python"], scope)

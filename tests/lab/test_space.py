@@ -11,8 +11,8 @@ from .browser import Visit
 from .waiting import PLANE, chooser, wait_for_change
 
 
-def test_states_are_dropped_and_checkpoints_scrubbed(visit: Visit) -> None:
-    page = visit.open("#/space?run=machine")
+def test_states_are_dropped_and_checkpoints_scrubbed(look: Visit) -> None:
+    page = look.open("#/space?run=machine")
     page.get_by_text(re.compile(r"fixed point\(s\)")).first.wait_for(timeout=30_000)
     box = page.locator("canvas.plane").bounding_box()
     page.locator("canvas.plane").click(position={"x": box["width"] / 3, "y": box["height"] / 3})
@@ -32,11 +32,11 @@ def test_states_are_dropped_and_checkpoints_scrubbed(visit: Visit) -> None:
     page.get_by_role("button", name="Three dimensions").click()
     page.locator("canvas.plane").focus()
     page.keyboard.press("ArrowLeft")
-    visit.check_all_looks()
+    look.check_all_looks()
 
 
-def test_buttons_are_pressed_and_the_robot_works(visit: Visit) -> None:
-    page = visit.open("#/space?run=machine")
+def test_buttons_are_pressed_and_the_robot_works(look: Visit) -> None:
+    page = look.open("#/space?run=machine")
     said = page.locator(".machine-said")
     page.get_by_text(re.compile("The machine is Off")).wait_for()
     page.get_by_role("button", name="Power").click()
@@ -53,8 +53,8 @@ def test_buttons_are_pressed_and_the_robot_works(visit: Visit) -> None:
     page.get_by_text(re.compile(r"of 1 washes finished in \d+ moments; \d+ mistakes")).wait_for()
 
 
-def test_the_automaton_and_the_plane_light_up_together(visit: Visit) -> None:
-    page = visit.open("#/space?run=tomita&input=1")
+def test_the_automaton_and_the_plane_light_up_together(look: Visit) -> None:
+    page = look.open("#/space?run=tomita&input=1")
     page.get_by_text(re.compile(r"fixed point\(s\)")).first.wait_for()
     page.get_by_role("button", name="Extract the automaton").click()
     state = page.get_by_role("button", name=re.compile("State ")).first
@@ -63,11 +63,11 @@ def test_the_automaton_and_the_plane_light_up_together(visit: Visit) -> None:
     state.hover()
     wait_for_change(page, dark)
     assert "lit" in state.get_attribute("class")
-    visit.check_all_looks()
+    look.check_all_looks()
 
 
-def test_answers_and_their_lines_of_python(lab: Any) -> None:
-    with httpx.Client(base_url=lab.base, timeout=60) as client:
+def test_answers_and_their_lines_of_python(watched_lab: Any) -> None:
+    with httpx.Client(base_url=watched_lab.base, timeout=60) as client:
         asked = {"run": "machine", "input": "Power", "step": 10}
         field = client.post("api/space/field", json=asked).json()
         scope: dict[str, Any] = {}
@@ -77,15 +77,15 @@ def test_answers_and_their_lines_of_python(lab: Any) -> None:
         assert len(points) == len(scope["space"].fixed_points("Power").points)
         assert client.post("api/space/field", json=asked | {"step": 3}).status_code == 400
         assert client.post("api/space/field", json=asked | {"units": [0, 99_999]}).status_code == 400
-        assert client.post("api/space/press", json={"run": "text", "triggers": []}).status_code == 400
+        assert client.post("api/space/press", json={"run": "tomita", "triggers": []}).status_code == 400
         assert client.post("api/space/press", json={"run": "machine", "triggers": ["Explode"]}).status_code == 400
         robot = client.post("api/space/robot", json={"run": "machine", "programs": [1]}).json()
         assert robot["mistakes"] == sum(bool(each["mistake"]) for each in robot["moments"])
 
 
-def test_a_field_is_there_within_300_milliseconds(lab: Any) -> None:
+def test_a_field_is_there_within_300_milliseconds(watched_lab: Any) -> None:
     """After a click: another input, whose field is not cached, and a state that is dropped."""
-    with httpx.Client(base_url=lab.base, timeout=60) as client:
+    with httpx.Client(base_url=watched_lab.base, timeout=60) as client:
         client.post("api/space/field", json={"run": "machine", "input": "none"})
         seconds = []
         for name in ("Power", "Start", "Level", "Timer", "Program 1"):

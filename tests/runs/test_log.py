@@ -1,6 +1,7 @@
 """The metrics of a run while they grow."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,19 @@ def test_every_row_is_in_one_point(rows: int, points: int) -> None:
     assert len(made.mean) == min(rows, points)
     assert np.all(made.mean == 1)
     assert made.steps[-1] == rows - 1
+
+
+def test_several_threads_read_one_log(tmp_path: Path) -> None:
+    log = Log(tmp_path / "metrics.jsonl")
+
+    def ask(_: int) -> int:
+        return len(log.curve("loss", 10**6).steps) if "loss" in log.names else 0
+
+    with ThreadPoolExecutor(4) as pool:
+        for k in range(0, 4000, 200):
+            write(log.file, steps(k + 1, k + 200))
+            list(pool.map(ask, range(8)))
+    assert log.curve("loss", 10**6).steps.tolist() == list(range(1, 4001))
 
 
 def test_numbers_that_json_lacks(tmp_path: Path) -> None:

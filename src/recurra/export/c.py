@@ -10,7 +10,7 @@ from typing import Any
 
 from recurra.errors import EngineError, OptionError
 from recurra.export.c_check import Agreement, compare, loss_of_int8
-from recurra.export.c_library import CLibrary, Sizes, find_c_compiler, measure
+from recurra.export.c_library import SMALL, CLibrary, Sizes, compile_c, find_c_compiler, read_sizes
 from recurra.export.c_source import Source
 from recurra.export.network import Network
 from recurra.results import Result
@@ -84,9 +84,11 @@ def write_c(
         for file, text in texts.items():
             (Path(place) / file).write_text(text, encoding="ascii")
         if compiler is not None:
+            # compiled once: a large network is millions of numbers to read
             written = Path(place) / f"{source.name}.c"
-            agreement = compare(CLibrary.load(source, [written], Path(place)), network, int8=int8)
-            sizes = measure(source, written)
+            made = compile_c([written], written.with_suffix(".o"), *SMALL, "-fPIC")
+            agreement = compare(CLibrary.load(source, [made], Path(place)), network, int8=int8)
+            sizes = read_sizes(source, made)
     if agreement is not None and not agreement.holds:
         raise EngineError(
             f"export to C: {source.name} is off by {agreement.error:.1e} from the model in {agreement.steps} steps, "

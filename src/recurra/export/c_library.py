@@ -49,16 +49,24 @@ class Sizes:
     stack: int
 
 
+SMALL = ("-Os", "-fstack-usage", "-c")
+"""How an object is compiled that is measured."""
+
+
 def measure(source: Source, file: Path, *flags: str, compiler: str | None = None, size: str = "size") -> Sizes | None:
     """The sizes of a source compiled with `-Os`; none where the tool `size` is missing."""
+    with tempfile.TemporaryDirectory() as folder:
+        return read_sizes(source, compile_c([file], Path(folder) / "made.o", *SMALL, *flags, compiler=compiler), size)
+
+
+def read_sizes(source: Source, made: Path, size: str = "size") -> Sizes | None:
+    """The sizes of an object that was compiled as `SMALL` says; the compiler has noted the stack in a file beside it."""
     if shutil.which(size) is None:
         return None
-    with tempfile.TemporaryDirectory() as folder:
-        made = compile_c([file], Path(folder) / "made.o", "-Os", "-c", "-fstack-usage", *flags, compiler=compiler)
-        listed = subprocess.run([size, str(made)], capture_output=True, text=True, check=True).stdout.splitlines()[1]
-        text, data, _ = (int(word) for word in listed.split()[:3])
-        notes = next(iter(Path(folder).glob("*.su")), None) or next(iter(Path.cwd().glob("made.su")), None)
-        stack = _stack(notes.read_text(), source.name) if notes else -1
+    listed = subprocess.run([size, str(made)], capture_output=True, text=True, check=True).stdout.splitlines()[1]
+    text, data, _ = (int(word) for word in listed.split()[:3])
+    notes = made.with_suffix(".su")
+    stack = _stack(notes.read_text(), source.name) if notes.exists() else -1
     weights = source.numbers.bytes
     return Sizes(text + data - weights, weights, source.state_bytes, stack)
 

@@ -8,6 +8,7 @@ import os
 from array import array
 from dataclasses import dataclass
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -55,17 +56,18 @@ class Log:
     """A file of metrics. Lines that were read are not read again unless the file was rewound.
 
     `glance` looks at the end of the file and at evaluations alone, so that hundreds of long runs are listed at once; `curve`
-    reads every row, once. A line that is damaged or half written is passed over.
+    reads every row, once. A line that is damaged or half written is passed over. Several threads may ask.
     """
 
     def __init__(self, file: Path):
-        self.file = file
+        self.file, self._lock = file, RLock()
         self._reset()
 
     def _reset(self) -> None:
         self._inode, self._glanced, self._read = -1, 0, 0
         self._glance = Glance()
         self._columns: dict[str, tuple[array[int], array[float]]] = {}
+        self._curves: dict[tuple[str, int], Curve] = {}
 
     @property
     def stamp(self) -> tuple[int, int]:
@@ -77,34 +79,43 @@ class Log:
         return found.st_ino, found.st_size
 
     def glance(self) -> Glance:
-        new = self._new(self._glanced)
-        if new:
-            last = _last_row(new[-_TAIL:])
-            valid = [row["valid"] for row in _rows_with(new, _VALID) if isinstance(row.get("valid"), float | int)]
-            best = min([each for each in (*valid, self._glance.best_valid) if each is not None], default=None)
-            self._glance = Glance(
-                last.get("step", self._glance.step),
-                last.get("loss", self._glance.loss),
-                best if best is None or math.isfinite(best) else None,
-            )
-            self._glanced += len(new)
-        return self._glance
+        """The last step and its loss, and the best validation."""
+        with self._lock:
+            new = self._new(self._glanced)
+            if new:
+                self._glance = self._looked_at(new)
+                self._glanced += len(new)
+            return self._glance
+
+    def _looked_at(self, new: bytes) -> Glance:
+        last, before = _last_row(new[-_TAIL:]), self._glance
+        valid = [row["valid"] for row in _rows_with(new, _VALID) if isinstance(row.get("valid"), float | int)]
+        known = [each for each in (*valid, before.best_valid) if each is not None and math.isfinite(each)]
+        return Glance(last.get("step", before.step), last.get("loss", before.loss), min(known, default=None))
 
     def curve(self, name: str, points: int = POINTS) -> Curve:
         """One metric; a name that the log lacks is refused with those that it has."""
-        self.read()
-        steps, values = self._columns[choose_from("metric", name, self._columns)]
-        return thin(name, np.array(steps, dtype=np.int64), np.array(values, dtype=np.float64), points)
+        with self._lock:
+            self._take_in()
+            steps, values = self._columns[choose_from("metric", name, self._columns)]
+            if (name, points) not in self._curves:
+                rows = np.array(steps, dtype=np.int64), np.array(values, dtype=np.float64)
+                self._curves[name, points] = thin(name, *rows, points)
+            return self._curves[name, points]
 
     @property
     def names(self) -> list[str]:
         """The metrics that the log has so far."""
-        self.read()
-        return list(self._columns)
+        with self._lock:
+            self._take_in()
+            return list(self._columns)
 
-    def read(self) -> None:
-        """Take in the rows that are new."""
+    def _take_in(self) -> None:
+        """Read the rows that are new."""
         new = self._new(self._read)
+        if not new:
+            return
+        self._curves.clear()
         for line in new.split(b"\n"):
             row = _row(line)
             for name, value in row.items():

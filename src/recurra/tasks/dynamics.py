@@ -26,8 +26,8 @@ WARMUP = 40
 """Steps that are read before the first that is looked at."""
 FAR = 100
 """Steps back that gradients are followed by default."""
-LOCATED, LOCATED_STRINGS, LOCATED_SEED = 200, 24, 7
-"""Strings from which an automaton is extracted to be looked at, and those whose states are shown, with a seed of their own."""
+LOCATED, LOCATED_STRINGS, LOCATED_SEED, MOST_LOCATED = 200, 24, 7, 24
+"""Strings from which an automaton is extracted to be looked at, those whose states are shown, their seed, and its most states."""
 
 
 def probe_of(task: Any, model: Any, steps: int, asked: str) -> Probe:
@@ -165,7 +165,7 @@ def located_automaton(task: Any, model: Any) -> LocatedAutomaton:
         drawn = Moore(machine.triggers, rows, tuple(plain))
         about = f"{machine.lost} of {machine.after.numel()} triggers lead to no attractor"
         return LocatedAutomaton(drawn, machine.states, torch.arange(len(machine.states)), about)
-    found = automaton(task, model, strings=LOCATED, scored=LOCATED)
+    found = automaton(task, model, most=MOST_LOCATED, strings=LOCATED, scored=LOCATED)
     reading = find(task, ReadsTokens, "automaton").reading(model)
     strings = reading.draw(LOCATED_STRINGS, LOCATED_SEED)[:, :FAR]
     visited, walked = reading.visit(strings), found.machine.walk(strings)

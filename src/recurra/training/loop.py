@@ -122,7 +122,11 @@ class Training:
     validate_every: int = setting(200, "steps between evaluations on validation data", low=1)
     save_every: int = setting(200, "steps between checkpoints; what a kill may cost", low=1)
     snapshots: int = setting(
-        0, "weights to keep on the way, evenly spaced, so that one can watch what forms; 0: none", low=0, high=1000
+        0,
+        "weights to keep on the way, evenly spaced, so that one can watch what forms; 0: none",
+        low=0,
+        high=1000,
+        added=True,
     )
     patience: int | None = setting(None, "stop after this many evaluations without a better one; none: never", low=1)
     stop_at_gradient: float | None = setting(

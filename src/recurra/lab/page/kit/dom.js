@@ -51,3 +51,14 @@ export function settle(run, milliseconds = 250) {
   let timer = 0;
   return (...args) => { clearTimeout(timer); timer = setTimeout(() => run(...args), milliseconds); };
 }
+
+// Runs at once, and then not again before so many milliseconds; what is asked for meanwhile runs once at their end.
+export function pace(run, milliseconds) {
+  let last = -Infinity;
+  let timer = 0;
+  return () => {
+    clearTimeout(timer);
+    const go = () => { last = performance.now(); run(); };
+    timer = setTimeout(go, Math.max(0, last + milliseconds - performance.now()));
+  };
+}

@@ -65,7 +65,7 @@ export async function show(panel) {
   }));
 
   // -- what the cell is -------------------------------------------------------------------------------------------
-  const image = h("img", { class: "cell-picture", alt: "" });
+  const image = h("img", { class: "bench-picture", alt: "" });
   const about = h("div", { class: "about" });
   const stale = h("p", { class: "hint", hidden: true }, "Below: the last text that could be read.");
   let language = "cpp";

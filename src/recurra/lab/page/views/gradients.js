@@ -23,7 +23,7 @@ export async function show(panel) {
   const summary = h("p", { role: "status", class: "verdict" });
   const kept = h("p", { class: "soft" });
   const said = h("p", { class: "pair", role: "status" });
-  const unrolled = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "The unrolled network" });
+  const unrolled = h("div", { class: "scroll unrolled", tabindex: "0", role: "region", "aria-label": "The unrolled network" });
   const map = h("canvas", { class: "pairs", role: "img", "aria-label": "The norm of the gradient for all t and k" });
   const curve = new Curves({ label: "log₁₀ of the norm over k", signal: panel.signal, height: 260, x: "k, steps back" });
   const alone = new Curves({ label: "One unit: log₁₀ of the gradient over k", signal: panel.signal, height: 260, x: "k, steps back" });

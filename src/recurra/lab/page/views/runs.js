@@ -4,7 +4,7 @@ import { link, read } from "../kit/address.js";
 import { attempt } from "../kit/banner.js";
 import { line } from "../kit/colours.js";
 import { Curves } from "../kit/curves.js";
-import { button, choice, field, figures, h, put, settle, svg, table } from "../kit/dom.js";
+import { button, choice, field, figures, h, pace, put, svg, table } from "../kit/dom.js";
 import { outputs, toCsv } from "../kit/outputs.js";
 import { startForm } from "./start.js";
 
@@ -28,7 +28,7 @@ class Runs {
     this.log = h("div", { "aria-live": "polite" });
     this.count = h("span", { class: "soft", role: "status" });
     this.plot = new Curves({ label: "Curves of the runs that are ticked", signal: panel.signal });
-    this.draw = settle(() => this.fetchCurves(), 120);
+    this.draw = pace(() => this.fetchCurves(), 2500);
   }
 
   // -- what stands on the page ----------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ export async function show(panel) {
   const hint = h("p", { class: "hint" });
   const listed = h("div");
   const machineView = h("div");
-  const picture = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "The automaton" });
+  const picture = h("div", { class: "scroll automaton", tabindex: "0", role: "region", "aria-label": "The automaton" });
   const plane = new PlaneView({
     label: "State space. In two dimensions arrow keys move the cursor and Enter drops a state; in three they turn it.", signal: panel.signal,
     drop: (place) => drop(place), hover: (number) => light(number),
