@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow check docs bench gpu clean
+.PHONY: demo test test-fast test-slow check docs gallery bench gpu clean
 
 demo: $(STAMP)
 	@run=runs/demo-$$(date +%Y%m%d-%H%M%S) && \
@@ -41,6 +41,10 @@ check: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m recurra.cells.page docs/cells
 	$(BIN)/python docs/make_reference.py
+
+# Every picture of docs/gallery.md, light and dark. The networks are trained once and kept in runs/gallery.
+gallery: $(STAMP)
+	$(BIN)/python docs/make_gallery.py
 
 bench: $(STAMP)
 	$(BIN)/recurra bench cells

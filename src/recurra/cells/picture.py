@@ -592,8 +592,8 @@ def _draw_box(box: Box) -> Iterator[str]:
 def _text(text: str, x: float, y: float, size: float, kind: str = "label") -> str:
     """Text centred at a point, with subscripts.
 
-    A letter and its subscript, the usual case, meet at one point and are two texts: some programs that show SVG do not lower a part
-    of a text. Longer ones are one text.
+    A letter and its subscript, the usual case, meet at one point and are two texts: some programs that show SVG do not lower
+    a part of a text. Longer ones are one text.
     """
     parts = _parts(text)
     if [low for _, low in parts] == [False, True]:

@@ -45,8 +45,8 @@ def paint_field(
 
 
 def log_speed(field: VectorField) -> Any:
-    """Of each place of the grid. What is slower than a hundredth of the slowest twentieth is cut off, so that one place that happens
-    to lie at a fixed point does not take all colours."""
+    """Of each place of the grid. What is slower than a hundredth of the slowest twentieth is cut off, so that one place at a
+    fixed point does not take all colours."""
     speed = np.log10(field.speed.numpy().reshape(field.size, field.size) + 1e-12)
     return np.maximum(speed, np.quantile(speed, 0.05) - 2)
 

@@ -61,8 +61,8 @@ def mark_points(
         total = sum(point.kind == kind for point in found.points)
         if places:
             count = str(total) if total == len(places) else f"{len(places)} of {total} in view"
-            own = [each or COLOURS[k] for one, _, _, each in inside if one == kind]
-            look = {"marker": mark, "s": size, "color": own, "edgecolor": inks(axis)[1], "zorder": 5}
+            fills = [each or COLOURS[k] for one, _, _, each in inside if one == kind]
+            look = {"marker": mark, "s": size, "color": fills, "edgecolor": inks(axis)[1], "zorder": 5}
             axis.scatter(*zip(*places, strict=True), label=f"{kind} ({count})", **look)
     if inside:
         axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), ncols=4, frameon=False)
