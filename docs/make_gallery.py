@@ -1,6 +1,6 @@
 """Draw every picture of docs/gallery.md, light and dark: `make gallery`.
 
-The networks are trained once, by recipes, and kept in runs/gallery. Pictures are small PNG files of 128 colours.
+The networks are trained once, by recipes, and kept in runs/gallery. Pictures are small PNG files of 96 colours.
 """
 
 import io
@@ -18,7 +18,9 @@ import recurra as rc
 HERE = Path(__file__).parent
 OUT = HERE / "gallery"
 RUNS = HERE.parent / "runs" / "gallery"
-WIDE, COLOURS = 1100, 128
+WIDE, COLOURS = 760, 96
+WHOLE = ("basins",)
+"""Their legends go by colour: they keep all."""
 WASH = ["Power", "Program 1", "Start", "Level", "Timer", "Timer", "Timer"]
 
 
@@ -224,13 +226,16 @@ def gradient_pairs() -> Any:
     return rc.analysis.gradient_map(rc.Recurrent("elman", 2, 16, init=rc.spectral_radius(0.9)), torch.randn(30, 2))
 
 
-def shrink(data: bytes) -> bytes:
-    """A picture of at most WIDE pixels and few colours."""
+def shrink(data: bytes, *, whole: bool = False) -> bytes:
+    """A picture of at most WIDE pixels and few colours, rare ones among them: a dot is a dot because of its colour."""
     image = Image.open(io.BytesIO(data)).convert("RGB")
     if image.width > WIDE:
         image = image.resize((WIDE, round(image.height * WIDE / image.width)), Image.Resampling.LANCZOS)
     out = io.BytesIO()
-    image.quantize(COLOURS, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
+    if whole:
+        image.save(out, "PNG", optimize=True)
+        return out.getvalue()
+    image.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
     return out.getvalue()
 
 
@@ -250,7 +255,7 @@ def main() -> None:
             plot(file=OUT / name, endings=("png",))
             for ground in ("", "-dark"):
                 file = OUT / f"{name}{ground}.png"
-                file.write_bytes(shrink(file.read_bytes()))
+                file.write_bytes(shrink(file.read_bytes(), whole=name in WHOLE))
             lines += [
                 "",
                 f"{about[0].upper()}{about[1:]}: `{command}`",

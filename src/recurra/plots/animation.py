@@ -27,7 +27,8 @@ def animate(result: Formation | Walk, file: str | Path, *, seconds: float = 0.6)
 
     count = len(result.steps) if isinstance(result, Formation) else len(result.inputs) + 1
     frames = [Image.open(io.BytesIO(_frame(draw(result, frame=k)))).convert("RGB") for k in range(count)]
-    frames = [each.resize(frames[0].size).quantize(24) for each in frames]
+    # few colours, rare ones among them: the dots are small
+    frames = [each.resize(frames[0].size).quantize(24, method=Image.Quantize.MAXCOVERAGE) for each in frames]
     times = [round(1000 * seconds)] * (count - 1) + [round(3000 * seconds)]
     data = io.BytesIO()
     frames[0].save(data, "GIF", save_all=True, append_images=frames[1:], duration=times, loop=0)

@@ -6,6 +6,7 @@ import math
 from textwrap import fill
 from typing import Any
 
+from recurra.plots.attractors import shorten
 from recurra.plots.automaton import COLOURS, NOWHERE, Automaton, edges
 from recurra.plots.figure import inks
 
@@ -26,9 +27,10 @@ def paint_circles(axis: Any, machine: Automaton) -> None:
 
     paper, ink = inks(axis)
     count = machine.size
-    side = max(7.0, 0.95 * count + 2)
+    side = max(7.0, 0.85 * count + 2)
+    letters = 10 * max(1.0, side / 9)
     axis.figure.set_size_inches(side, side)
-    reach = max(1.6, 0.42 * count)
+    reach = max(1.6, 0.5 * count)
     places = [(reach * x, reach * y) for x, y in ring(count)]
     radius = min(0.55, 1.2 * math.pi * reach / max(count, 3) / 2.4)
     box = {"fc": paper, "ec": "none", "pad": 0.6, "alpha": 0.88}
@@ -40,14 +42,23 @@ def paint_circles(axis: Any, machine: Automaton) -> None:
         disks.append(disk)
         if state == 0:
             axis.add_patch(Circle(at, 0.86 * radius, fc="none", ec=COLOURS[0], lw=1.2, zorder=5))
-        axis.text(*at, fill(name, 9), ha="center", va="center", size=11, fontweight="bold", zorder=6, color=ink)
+        axis.text(
+            *at,
+            fill(name, 9, break_long_words=False),
+            ha="center",
+            va="center",
+            size=letters,
+            fontweight="bold",
+            zorder=6,
+            color=ink,
+        )
     for edge in edges(machine):
         if edge.to < 0 and edge.to != NOWHERE:
             continue
         colour, (x, y) = COLOURS[max(edge.to, 0) % len(COLOURS)], places[edge.start]
         away = math.hypot(x, y) or 1.0
         out = (x / away, y / away) if count > 1 else (0.0, 1.0)
-        words = fill(edge.label, 18)
+        words = fill(shorten(edge.label.split(", ")), 18)
         if edge.to in (edge.start, NOWHERE):
             spot = x + out[0] * radius * 2.5, y + out[1] * radius * 2.5
             if edge.to == edge.start:
@@ -63,7 +74,7 @@ def paint_circles(axis: Any, machine: Automaton) -> None:
                 )
                 loop.set_gid(f"edge-{edge.start}-{edge.to}")
                 axis.add_patch(loop)
-            axis.text(*spot, words, ha="center", va="center", size=9.5, bbox=box, zorder=7, color=ink)
+            axis.text(*spot, words, ha="center", va="center", size=0.8 * letters, bbox=box, zorder=7, color=ink)
             continue
         bend = 0.18
         arrow = FancyArrowPatch(
@@ -86,7 +97,7 @@ def paint_circles(axis: Any, machine: Automaton) -> None:
         # nearer to the start: arrows that end at one state would have their words on top of each other there
         near = 0.38
         spot = x0 + near * (x1 - x0) + 0.9 * bend / 2 * (y1 - y0), y0 + near * (y1 - y0) - 0.9 * bend / 2 * (x1 - x0)
-        axis.text(*spot, words, ha="center", va="center", size=9.5, bbox=box, zorder=7, color=ink)
+        axis.text(*spot, words, ha="center", va="center", size=0.8 * letters, bbox=box, zorder=7, color=ink)
     room = reach + 3.4 * radius
     axis.set(xlim=(-room, room), ylim=(-room, room), aspect="equal")
     axis.axis("off")
