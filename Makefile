@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow check docs gallery bench gpu clean
+.PHONY: demo test test-fast test-slow fuzz faults check docs gallery bench gpu clean
 
 demo: $(STAMP)
 	@run=runs/demo-$$(date +%Y%m%d-%H%M%S) && \
@@ -17,7 +17,8 @@ demo: $(STAMP)
 	$(BIN)/recurra explain $$run && \
 	echo && echo "Next: $(BIN)/recurra sample $$run --prime 'class '          more text" && \
 	echo "      $(BIN)/recurra train text data.path=FILE              a text of your own" && \
-	echo "      $(BIN)/recurra check examples/fading.py:fading        a cell of your own, on every engine"
+	echo "      $(BIN)/recurra check examples/fading.py:fading        a cell of your own, on every engine" && \
+	echo && echo "A live page in the browser about this run: $(BIN)/recurra lab $$run"
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2
@@ -32,6 +33,12 @@ test-fast: $(STAMP)
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
 
+# Broken files and odd values for every reader and setting. What is found is kept under fuzz/, with the line that repeats it.
+MINUTES ?= 10
+
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.fuzz.campaign --minutes $(MINUTES)
+
 check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -45,6 +52,11 @@ docs: $(STAMP)
 # Every picture of docs/gallery.md, light and dark. The networks are trained once and kept in runs/gallery.
 gallery: $(STAMP)
 	$(BIN)/python docs/make_gallery.py
+
+# A thousand kills and a thousand damaged run folders; prints the counts.
+faults: $(STAMP)
+	$(BIN)/python -m tests.faults.kills --kills 1000
+	$(BIN)/python -m tests.faults.corruption --count 1000
 
 bench: $(STAMP)
 	$(BIN)/recurra bench cells

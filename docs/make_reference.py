@@ -21,7 +21,7 @@ OPERATIONS = (
     *("sign", "silu", "sin", "softplus", "sqrt", "tanh"),
 )
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Train, open, fit": ("train", "fit", "open", "runs", "Run", "RECIPES", "lab"),
+    "Train, open, fit, export, serve": ("train", "fit", "open", "runs", "Run", "RECIPES", "export", "serve", "lab"),
     "Layers": ("Recurrent", "Stepper", "Tree", "Trace", "State", "spectral_radius"),
     "Cells": (
         *(

@@ -33,8 +33,10 @@ VALUES = ("CATALOGUE", "RECIPES", "State")
 
 NAMES = {f"rc.{name}": getattr(rc, name) for name in rc.__all__}
 NAMES |= {f"rc.{room}.{name}": getattr(getattr(rc, room), name) for room in ROOMS for name in getattr(rc, room).__all__}
-OWN = {name: it for name, it in NAMES.items() if name.rpartition(".")[2] not in OPERATIONS | {*VALUES, "runs", "lab"}}
-OWN = {name: it for name, it in OWN.items() if not isinstance(it, ModuleType)} | {"rc.runs": rc.runs, "rc.lab": rc.lab}
+CALLED = {"rc.runs": rc.runs, "rc.export": rc.export, "rc.lab": rc.lab, "rc.serve": rc.serve}
+"""Rooms that are functions too."""
+OWN = {name: it for name, it in NAMES.items() if name.rpartition(".")[2] not in OPERATIONS | {*VALUES}}
+OWN = {name: it for name, it in OWN.items() if not isinstance(it, ModuleType)} | CALLED
 
 
 def own_docstring(value: Any) -> str:

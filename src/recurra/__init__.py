@@ -46,6 +46,7 @@ from recurra.errors import (
     OptionError,
     RecurraError,
     RunError,
+    RunWarning,
     ShapeError,
 )
 from recurra.layers.initial import spectral_radius
@@ -68,12 +69,13 @@ if TYPE_CHECKING:
     )
     from recurra.export.door import export
     from recurra.lab.server import open_lab as lab
+    from recurra.serve.server import serve
     from recurra.tasks.catalogue import RECIPES
     from recurra.tasks.fit import fit
     from recurra.tasks.run import Run
     from recurra.tasks.train import open, runs, train
 
-_ROOMS = ("analysis", "data", "export", "lab", "lecture", "metrics", "models", "plots", "runs", "training")
+_ROOMS = ("analysis", "data", "export", "lab", "lecture", "metrics", "models", "plots", "runs", "serve", "training")
 _LATER = {
     **dict.fromkeys(("extract_automaton", "find_fixed_points", "find_units"), "analysis"),
     **dict.fromkeys(("gradient_flow", "lyapunov", "vector_field"), "analysis"),
@@ -114,6 +116,7 @@ __all__ = [
     "Recurrent",
     "Run",
     "RunError",
+    "RunWarning",
     "Scattered",
     "ShapeError",
     "State",
@@ -153,6 +156,7 @@ __all__ = [
     "recurrent_dropout",
     "relu",
     "runs",
+    "serve",
     "sigmoid",
     "sign",
     "silu",

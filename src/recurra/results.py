@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from html import escape
@@ -13,6 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor
+
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def visible(text: str) -> str:
+    """A text whose control characters (all but line ends and tabs) are written out as `\\x1b`: a terminal obeys them, and marks
+    of direction make it show another text than there is."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,9 @@ class Trace:
 
 Value = TypeVar("Value")
 
+MOST, DEEPEST = 10_000_000, 100
+"""Of settings: how large a size, or how many of something, may be; and how many layers."""
+
 
 def setting(
     default: Value,
@@ -79,6 +82,7 @@ def setting(
     above: float | None = None,
     high: float | None = None,
     below: float | None = None,
+    most: int | None = None,
     choices: Iterable[str] | None = None,
     read: Callable[[Any], Any] | None = None,
     idle: Callable[[Any], str | None] | None = None,
@@ -87,13 +91,14 @@ def setting(
     """A field of a configuration, declared once: its default, one line about it, and what follows from the declaration.
 
     - `low`, `high`: the smallest and the largest value; `above`, `below`: bounds that it must not reach.
+    - `most`: the largest size that makes sense at all, of what memory or time is taken for.
     - `choices`: the names that it may be. `read`: a function that raises where the value cannot be read.
     - `idle`: the whole configuration to the reason why this setting has no effect beside the others, or `None`. Giving a
       setting that is idle is an error; having one is not.
     - `added`: run folders of earlier versions lack it, and then it is the default.
     """
     known = None if choices is None else tuple(choices)
-    bounds = {"low": low, "above": above, "high": high, "below": below}
+    bounds = {"low": low, "above": above, "high": high, "below": below, "most": most}
     made: Value = field(
         default=default,
         metadata={"about": about, "bounds": bounds, "choices": known, "read": read, "idle": idle, "added": added},
@@ -101,4 +106,4 @@ def setting(
     return made
 
 
-__all__ = ["CellState", "Float", "Int", "Record", "Shape", "State", "Tensor", "Trace", "setting"]
+__all__ = ["DEEPEST", "MOST", "CellState", "Float", "Int", "Record", "Shape", "State", "Tensor", "Trace", "setting"]

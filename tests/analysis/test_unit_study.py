@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+from recurra.analysis.neurons import Unit
 from recurra.analysis.source_labels import python_labels
 from recurra.analysis.unit_study import Piece, Reading, deal, holds, read_pieces, read_texts, study_units
 from recurra.data.tokenizers import build_tokenizer
 from recurra.errors import DataError, OptionError
 from recurra.models.language import LanguageModel
+from recurra.tasks.unit_search import UnitReading
 from tests.helpers import make_language_model
 
 
@@ -116,6 +118,42 @@ def test_a_unit_that_counts_brackets_is_found_and_missed() -> None:
     assert study.ablations["bracket-depth"].value == pytest.approx(
         float(scored.labels["bracket-depth"].mean()), abs=1e-3
     )
+
+
+def test_what_one_unit_follows_stands_beside_the_controls() -> None:
+    (chosen, scored), size = readings()
+    untrained = make_language_model(size, "elman(activation=linear)", 4, embedding_size=4)
+    study = study_units(counting_model(size), untrained, chosen, scored)
+    best = study.tracked(Unit(0, False, "h", 0))[0]
+    assert best.label == "bracket-depth"
+    assert best.is_tracked
+    assert best.score == pytest.approx(study.finding("bracket-depth").best.score, abs=1e-4)
+    other = {each.label: each for each in study.tracked(Unit(0, False, "h", 1))}["bracket-depth"]
+    assert not other.is_tracked
+    assert {each.score for each in study.tracked(Unit(0, False, "h", 3))} == {0.0}  # a unit that never changes
+
+
+def test_the_contexts_of_a_unit_are_where_it_is_highest_and_lowest() -> None:
+    (_, scored), size = readings()
+    model, unit = counting_model(size), Unit(0, False, "h", 0)
+    shown = UnitReading(unit, scored, scored.record(model), None)
+    highest, lowest = shown.contexts(count=4, width=20)
+    values = shown.activity.of(unit)
+    assert highest[0].value == pytest.approx(float(values.max()))
+    assert lowest[0].value == pytest.approx(float(values.min()))
+    assert len(highest) == len(lowest) == 4
+    for each in (*highest, *lowest):
+        assert len(each.token) == 1
+        depths = {
+            text[: start + len(each.before) + 1].count("(") - text[: start + len(each.before) + 1].count(")")
+            for text in scored.texts
+            for start in find_all(text, each.before + each.token + each.after)
+        }
+        assert round(each.value) in depths
+
+
+def find_all(text: str, part: str) -> list[int]:
+    return [at for at in range(len(text)) if text.startswith(part, at)]
 
 
 def test_the_loss_without_a_unit_is_the_loss_where_it_mattered() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import recurra as rc
 from recurra.cells import grammar
 from recurra.cells.stored import restore_cell, store_cell
+from recurra.engines.fused import gpu, kernels
 
 CELLS = Path(inspect.getfile(grammar)).parent
 
@@ -171,6 +172,17 @@ def test_hostile_text_is_refused(source, why):
     assert caught.value.line >= 1
     assert caught.value.column >= 1
     assert time.perf_counter() - began < 2
+
+
+def test_the_largest_text_is_still_compiled():
+    """Whatever is read can be drawn, printed and generated: the bounds leave room on the stack."""
+    lines = "".join(f" a{k + 1} = a{k} * a{k}\n" for k in range(196))
+    cell = rc.read_cell(f"def f(x, U, h):\n a0 = h + x.h\n{lines} return a196")
+    assert kernels.source_of(cell.graph)
+    assert gpu.source_of(cell.graph, "triton")
+    assert len(cell.graph.equations()) == 197
+    with pytest.raises(rc.EquationError, match="too often"):
+        rc.read_cell(f"def f(x, U, h):\n a0 = h + x.h\n{lines} b = a196 {'+ h ' * 10}\n return b")
 
 
 def test_columns_count_characters():

@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from recurra.cli.main import run
+from recurra.runs.manifest import make_manifest
 from recurra.training.loop import Trainer
 
 SMALL = [
@@ -401,7 +402,11 @@ class TestRefused:
         recipe = here / "run/recipe.json"
         recipe.write_text(recipe.read_text().replace('"hidden_size"', '"hiden_size"'))
         before = outcome(here / "run")
-        assert "hidden_size" in refused(["train", "--resume", "run"], capsys)
+        assert "recipe.json is damaged" in refused(["train", "--resume", "run"], capsys)
+        manifest = make_manifest(here / "run", ["recipe.json", "vocabulary.json"])
+        (here / "run/manifest.json").write_bytes(manifest)
+        assert run(["train", "--resume", "run"]) == 2
+        assert "hidden_size" in capsys.readouterr().err.splitlines()[-1]
         assert outcome(here / "run") == before
 
     def test_a_disk_that_is_full(self, here: Path) -> None:
@@ -439,6 +444,9 @@ class TestRefused:
             for file in folder.iterdir():
                 file.unlink()
             folder.rmdir()
+        assert run(["evaluate", "run"]) == 2
+        assert "checkpoints: it is missing, and the metrics go to step 4" in capsys.readouterr().err
+        (here / "run/metrics.jsonl").unlink()
         assert "no checkpoint yet" in refused(["sample", "run"], capsys)
 
 

@@ -69,7 +69,7 @@ class TestTables:
     @pytest.mark.parametrize(
         ("text", "options", "message"),
         [
-            ("a,b,label\n1,red,x\n2,blue,y\n", {}, r"line 2: column 'b' holds 'red', which is not a number"),
+            ("a,b,label\n1,red,x\n2,blue,y\n", {}, r"line 2: column 'b' holds 'red', which is not a finite number"),
             ("a,b,label\n1,2,x\n2,,y\n", {}, r"line 3: column 'b' holds nothing"),
             ("a,b,label\n1,nan,x\n2,1,y\n", {}, r"column 'b' holds 'nan'"),
             ("a,label\n1,x\n2,x\n", {}, r"column 'label': every label is 'x'. A classifier needs at least two classes"),

@@ -1,5 +1,6 @@
 """Compiled kernels on disk: built once, found by the next process, rebuilt when damaged, and clear words when it cannot be."""
 
+import hashlib
 import logging
 import os
 import re
@@ -12,7 +13,9 @@ import torch
 
 from recurra import EngineError, Recurrent, cell, tanh
 from recurra.engines.fused import build as build_module
+from recurra.engines.fused import cache as cache_module
 from recurra.engines.fused.build import build, find_compiler
+from recurra.engines.fused.cache import read_entry, write_entry
 
 SOURCE = '#include "runtime.hpp"\nextern "C" long answer() { return 42; }\n'
 LOAD = """
@@ -27,8 +30,9 @@ print(made.forward_memory(made.Forward(T=2, B=3, D=4, H=5, threads=1)))
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setenv("RECURRA_CACHE", str(tmp_path))
-    return tmp_path / "kernels"
+    monkeypatch.setenv("RECURRA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "cache" / "kernels"
 
 
 @pytest.fixture
@@ -64,7 +68,7 @@ def test_two_processes_that_compile_the_same_both_succeed(cache):
     assert sizes[0] == sizes[1]
     assert not [entry for entry in cache.iterdir() if entry.is_dir()]  # nothing half-done is left
     (library,) = cache.glob("*.so")
-    assert build_module.is_sound(library)
+    assert read_entry(library.name) is not None
 
 
 def damage(library: Path, how: str) -> None:
@@ -98,14 +102,116 @@ def test_a_damaged_entry_is_built_again(how, cache, caplog):
     assert not caplog.records
 
 
-def test_a_checksum_that_is_missing_counts_as_damage(cache, caplog):
+def forged(answer: int, folder: Path) -> bytes:
+    """A library that somebody else has compiled."""
+    (folder / "theirs.cpp").write_text(f'extern "C" long answer() {{ return {answer}; }}')
+    subprocess.run([find_compiler(), "-shared", "-fPIC", "theirs.cpp", "-o", "theirs.so"], cwd=folder, check=True)
+    return (folder / "theirs.so").read_bytes()
+
+
+@pytest.mark.parametrize("how", ["bare", "with a checksum", "under another key", "another entry", "a link", "writable"])
+def test_what_somebody_else_has_planted_is_not_run(how, cache, tmp_path, monkeypatch, caplog):
+    """Neither with a code of their own, nor an entry of ours in the place of another one, nor through a link."""
+    build(SOURCE, "float", "a test")
+    (library,) = cache.glob("*.so")
+    ours = library.read_bytes()
+    theirs = forged(666, tmp_path)
+    library.unlink()
+    match how:
+        case "bare":
+            library.write_bytes(theirs)
+        case "with a checksum":
+            library.write_bytes(theirs + hashlib.sha256(theirs).digest())
+            library.with_suffix(".sha256").write_bytes(b"\xff" + hashlib.sha256(theirs).hexdigest().encode())
+        case "under another key":
+            with monkeypatch.context() as other:
+                other.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
+                write_entry(library.name, theirs)
+        case "another entry":
+            write_entry("another.so", theirs)
+            (cache / "another.so").rename(library)
+        case "a link":
+            (tmp_path / "elsewhere.so").write_bytes(ours)
+            library.symlink_to(tmp_path / "elsewhere.so")
+        case "writable":
+            library.write_bytes(ours)
+            library.chmod(0o666)
     caplog.set_level(logging.INFO, "recurra.engines")
-    build(SOURCE, "float", "a test")
-    (checksum,) = cache.glob("*.sha256")
-    checksum.unlink()
     caplog.clear()
+    assert build(SOURCE, "float", "a test").answer() == 42
+    assert "compiling a test" in caplog.text
+    assert read_entry(library.name) is not None
+    assert not library.is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("writable", r"can be written by others.*Mend it: chmod go-w \S*kernels"),
+        ("somebody else's", r"belongs to user 12345.*sudo chown -R \d+ \S*kernels"),
+        ("a link", r"is a link, which is not followed.*rm \S*kernels"),
+    ],
+)
+def test_a_folder_that_others_can_write_is_refused_with_what_mends_it(how, said, cache, tmp_path, monkeypatch):
     build(SOURCE, "float", "a test")
-    assert "compiling" in caplog.text
+    match how:
+        case "writable":
+            cache.chmod(0o777)
+        case "somebody else's":
+            if os.geteuid():
+                pytest.skip("only root can give a folder away")
+            os.chown(cache, 12345, -1)
+        case "a link":
+            cache.rename(tmp_path / "moved")
+            cache.symlink_to(tmp_path / "moved")
+    with pytest.raises(EngineError, match=said) as caught:
+        build(SOURCE, "float", "a test")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_key_is_the_users_alone(cache, tmp_path):
+    build(SOURCE, "float", "a test")
+    key = tmp_path / "state/recurra/cache.key"
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert key.parent.stat().st_mode & 0o777 == 0o700
+    assert cache.stat().st_mode & 0o777 == 0o700
+    key.chmod(0o644)
+    cache_module._key_at.cache_clear()
+    with pytest.raises(EngineError, match=r"can be read by others or is not yours.*rm \S*cache\.key"):
+        build(SOURCE, "float", "a test")
+
+
+def test_without_a_place_for_the_key_kernels_are_built_and_not_kept(cache, tmp_path, monkeypatch):
+    (tmp_path / "blocked").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "blocked"))
+    assert build(SOURCE, "float", "a test").answer() == 42
+    assert not list(cache.glob("*.so"))
+
+
+def test_libraries_are_told_apart(cache):
+    """They are loaded from memory under numbers that come again."""
+    sources = [SOURCE.replace("42", str(k)) for k in range(5)]
+    assert [build(each, "float", "a test").answer() for each in sources] == [0, 1, 2, 3, 4]
+    assert [build(each, "float", "a test").answer() for each in sources] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("command", ["head -c 3000 {real}", "head -c 40 {real}", "head -c 3000 /dev/zero", "printf ''"])
+def test_a_compiler_that_writes_half_a_library_is_one_clear_sentence(
+    command, cache, tmp_path, monkeypatch, fresh_compiler
+):
+    real = tmp_path / "real.so"
+    real.write_bytes(forged(1, tmp_path))
+    script = tmp_path / "half"
+    script.write_text(
+        f'#!/bin/sh\nwhile [ "$1" != "-o" ]; do shift || exit 0; done\n{command.format(real=real)} > "$2"\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    find_compiler.cache_clear()
+    with pytest.raises(EngineError, match="made a library of a test that cannot be loaded") as caught:
+        build(SOURCE, "float", "a test")
+    assert "\n" not in str(caught.value)
+    assert not list(cache.glob("*.so"))
 
 
 def test_the_source_is_kept_beside_the_library(cache):
@@ -163,8 +269,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_sentence(tmp_path, monkeyp
     with pytest.raises(EngineError) as caught:
         Recurrent(unheard_of, 4, 5, engine="fused")(torch.randn(2, 3, 4))
     assert str(caught.value) == (
-        f"the float kernel of unheard_of cannot be kept in {blocked}/kernels: Not a directory. "
-        "Set RECURRA_CACHE to a writable folder."
+        f"the kernel cache {blocked}/kernels cannot be opened: Not a directory. Set RECURRA_CACHE to a writable folder."
     )
 
 

@@ -125,17 +125,17 @@ def test_twenty_pages_do_not_slow_a_training(opened: Any, browser: Any) -> None:
         assert holder(folder) == process.pid
         for _ in range(4):
             for count in rates:
-                visits = [Visit(browser, opened.base) for _ in range(count)]
-                for each in visits:
-                    each.open("#/runs?run=mine").locator(".curves canvas").wait_for()
-                time.sleep(1)
+                visit = Visit(browser, opened.base)  # tabs of one browser
+                tabs = [visit.context.new_page() for _ in range(count)]
+                for each in tabs:
+                    each.goto(f"{opened.base}#/runs?run=mine")
+                    each.locator(".curves canvas").wait_for()
+                visit.page.wait_for_timeout(1000)
                 first, began = log.glance().step, time.perf_counter()
-                end = began + 6
-                while time.perf_counter() < end:  # playwright hears of the pages only while it is asked
-                    (visits[0].page.wait_for_timeout if visits else lambda ms: time.sleep(ms / 1000))(500)
+                visit.page.wait_for_timeout(6000)
                 rates[count].append((log.glance().step - first) / (time.perf_counter() - began))
-                for each in visits:
-                    each.leave()
+                assert all(each.locator("table.runs").get_by_text("training").count() for each in tabs)
+                visit.leave()
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -18,14 +18,17 @@ def test_a_sample_is_streamed(visit: Visit, runs: Path) -> None:
     wanted = rc.open(runs / "text").sample("the ", 60, temperature=0.8, top_k=5, seed=3)
     assert page.locator("pre.sample").text_content() == str(wanted)
     assert "seed=3" in page.url
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="SVG").click()
+    assert "<svg" in Path(saved.value.path()).read_text()
 
-    page.get_by_label("Tokens").fill("5000")
+    page.get_by_label("Tokens").fill("100000")
     page.get_by_role("button", name="Write").click()
     page.wait_for_function("() => document.querySelector('pre.sample').textContent.length > 200")  # before the end
     page.get_by_role("button", name="Stop").click()
     page.wait_for_function("() => /^\\d+ tokens/.test(document.querySelector('[role=status]').textContent)")
     count = int(page.locator("[role=status]").first.inner_text().split()[0])
-    assert 0 < count < 5000
+    assert 0 < count < 100_000
     visit.check_all_looks()
 
 
@@ -45,7 +48,7 @@ def test_a_beam_is_a_tree_with_attention_beside_it(visit: Visit, runs: Path) -> 
     best = run.translate("4 May 2013", beam=3, n_best=3)
     page.locator(".answer").get_by_text(best.text, exact=True).wait_for()
     tree = run.beam("4 May 2013", 3)
-    assert page.locator(".twig").count() == len(tree.nodes)
+    page.wait_for_function("n => document.querySelectorAll('.twig').length === n", arg=len(tree.nodes))
     assert page.locator(".twig.best").count() == sum(node.is_best for node in tree.nodes)
     assert page.get_by_role("application").count() == 1
     with page.expect_download() as saved:

@@ -3,14 +3,18 @@
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import recurra as rc
 from recurra.runs.lock import holder
+from recurra.runs.log import Log
 
 from .browser import Visit
 
@@ -84,6 +88,9 @@ def test_a_run_is_started_watched_stopped_and_resumed(visit: Visit, runs: Path) 
         row.get_by_text("training").first.wait_for(timeout=60_000)
         cell = row.locator("td:nth-child(6)")
         wait_for(lambda: not cell.inner_text().startswith("0"))
+        pid = holder(runs / "mine")
+        assert pid
+        assert os.getsid(pid) == pid  # in a session of its own, which no Ctrl-C at the lab reaches
         first = cell.inner_text()
         wait_for(lambda: cell.inner_text() != first)  # steps arrive without a reload
         page.get_by_label("What the training of mine prints").get_by_text("tomita").wait_for()
@@ -104,6 +111,45 @@ def test_a_run_is_started_watched_stopped_and_resumed(visit: Visit, runs: Path) 
         shutil.rmtree(runs / "mine", ignore_errors=True)
 
 
+def test_many_tabs_of_one_browser_share_a_stream(visit: Visit, runs: Path) -> None:
+    """A browser has six connections to one host: were each tab to hold one, the seventh would wait forever."""
+    tabs = [visit.context.new_page() for _ in range(8)]
+    for tab in tabs:
+        tab.goto(f"{visit.base}#/runs?run=late")
+        tab.locator("table.runs tbody tr").first.wait_for()
+    shutil.copytree(runs / "text", runs / "late")
+    try:
+        for tab in tabs:
+            tab.locator("table.runs tr.chosen").get_by_text("late").wait_for()
+        tabs[0].close()  # whichever had the stream, another takes it over
+        tabs[1].close()
+    finally:
+        shutil.rmtree(runs / "late")
+    for tab in tabs[2:]:
+        tab.locator("table.runs").get_by_text("late").wait_for(state="detached")
+
+
+@pytest.mark.slow
+def test_a_training_outlives_the_lab(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "recurra", "lab", str(tmp_path), "--port", "0", "--no-browser"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout
+    address = process.stdout.readline().strip()
+    settings = {"training.steps": "100000", "model.hidden_size": "8"}
+    httpx.post(f"{address}api/runs/start", json={"recipe": "tomita", "settings": settings, "name": "on"}, timeout=60)
+    log = Log(tmp_path / "on/metrics.jsonl")
+    wait_for(lambda: log.glance().step > 5, 120)
+    os.killpg(process.pid, signal.SIGKILL)  # the lab, and whatever belongs to it
+    process.communicate()
+    step = log.glance().step
+    wait_for(lambda: log.glance().step > step + 20)
+    pid = holder(tmp_path / "on")
+    assert pid
+    os.kill(pid, signal.SIGTERM)
+    wait_for(lambda: holder(tmp_path / "on") is None)
+    assert rc.open(tmp_path / "on").folder.load().step >= step
+
+
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
@@ -114,8 +160,6 @@ def test_a_run_is_started_watched_stopped_and_resumed(visit: Visit, runs: Path) 
     ],
 )
 def test_the_page_starts_no_code_and_reads_no_file_from_outside(lab: Any, settings: dict[str, str], line: str) -> None:
-    import httpx
-
     answer = httpx.post(f"{lab.base}api/runs/start", json={"recipe": "text", "settings": settings, "name": "bad"})
     assert answer.status_code == 400
     assert line in answer.json()["error"]

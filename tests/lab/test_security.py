@@ -6,6 +6,7 @@ import random
 import string
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -13,6 +14,7 @@ import pytest
 
 from recurra.lab import processes
 from recurra.lab.security import BODY
+from recurra.lab.views import VIEWS
 
 from .browser import Visit
 
@@ -77,45 +79,24 @@ PATHS = (
         "./../../etc/passwd",
     ),
 )
-GETS = (
-    "runs/about",
-    "runs/curves",
-    "runs/compared",
-    "runs/recipe",
-    "runs/printed",
-    "time/texts",
-    "time/cell.svg",
-    "generate/about",
-)
-POSTS = (
-    *(
-        "runs/start",
-        "runs/stop",
-        "runs/resume",
-        "runs/evaluate",
-        "time/read",
-        "time/values",
-        "time/values.csv",
-        "time/unit",
-    ),
-    *("time/picture.svg", "time/tracks", "time/step", "generate/sample", "generate/translate", "generate/forecast"),
-    *("generate/beam.svg", "generate/attention.svg", "generate/forecast.svg"),
-)
-KEYS = (
-    "run",
-    "text",
-    "document",
-    "start",
-    "series",
-    "unit",
-    "step",
-    "layer",
-    "prime",
-    "length",
-    "temperature",
-    "top_k",
-)
-KEYS += ("top_p", "seed", "greedy", "beam", "length_power", "steps", "recipe", "settings", "name", "metric", "points")
+ENDLESS = ("runs/live",)
+
+
+def every_route() -> dict[str, tuple[str, list[str]]]:
+    """Of every path of every view: its method, and the names of what it is asked with."""
+    found = {}
+    for view, router in VIEWS.items():
+        for route in router.routes:
+            dependant = route.dependant  # type: ignore[attr-defined]
+            bodies = [each.field_info.annotation.model_fields for each in dependant.body_params]
+            names = [*(each.name for each in dependant.query_params), *(name for fields in bodies for name in fields)]
+            (method,) = route.methods  # type: ignore[attr-defined]
+            found[f"{view}{route.path}"] = method, names  # type: ignore[attr-defined]
+    return {path: asked for path, asked in found.items() if path not in ENDLESS}
+
+
+ROUTES = every_route()
+GETS, POSTS = ([path for path, (method, _) in ROUTES.items() if method == each] for each in ("GET", "POST"))
 
 
 class Wire:
@@ -239,16 +220,16 @@ def hostile_request(random: random.Random, token: str) -> tuple[str, str, bytes,
     if kind == 2:
         name = quote(str(random.choice(HOSTILE)), safe="/.%", errors="replace")
         return f"{token}{name}", "GET", b"", {}
+    path = random.choice(GETS if kind < 6 else POSTS)
+    known = ROUTES[path][1]
+    keys = [name for name in known if random.random() < 0.7] + random.sample(["path", "__class__", "run"], 1)
+    body = {key: hostile_value(random) for key in keys}
     if kind < 6:
-        pairs = [(random.choice(KEYS), hostile_value(random)) for _ in range(random.randrange(5))]
-        query = "&".join(f"{key}={quote(str(value), safe='', errors='replace')}" for key, value in pairs)
-        return f"{token}api/{random.choice(GETS)}?{query}", "GET", b"", {}
-    body = {key: hostile_value(random) for key in random.sample(KEYS, random.randrange(6))} | {
-        "run": hostile_value(random)
-    }
+        query = "&".join(f"{key}={quote(str(value), safe='', errors='replace')}" for key, value in body.items())
+        return f"{token}api/{path}?{query}", "GET", b"", {}
     sent = json.dumps(body).encode() if random.random() < 0.9 else bytes(random.randrange(256) for _ in range(60))
     kinds = ("application/json", "text/plain", "multipart/form-data", "application/json; charset=utf-16")
-    return f"{token}api/{random.choice(POSTS)}", "POST", sent, {"Content-Type": random.choices(kinds, (9, 1, 1, 1))[0]}
+    return f"{token}api/{path}", "POST", sent, {"Content-Type": random.choices(kinds, (9, 1, 1, 1))[0]}
 
 
 def test_two_thousand_hostile_requests(
@@ -264,7 +245,7 @@ def test_two_thousand_hostile_requests(
         started.append(command)
         raise PermissionError(1, "not in this test")
 
-    monkeypatch.setattr(processes.subprocess, "Popen", popen)
+    monkeypatch.setattr(processes, "subprocess", SimpleNamespace(Popen=popen, DEVNULL=-3))
     monkeypatch.setattr(lab.folder, "home", runs.parent)
     before = {path: path.stat().st_mtime_ns for path in runs.parent.rglob("*") if "explain" not in path.parts}
     dice, seen = random.Random(20), dict[int, int]()

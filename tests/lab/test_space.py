@@ -3,6 +3,7 @@
 import re
 import statistics
 import time
+from threading import Thread
 from typing import Any
 
 import httpx
@@ -87,11 +88,14 @@ def test_a_field_is_there_within_300_milliseconds(watched_lab: Any) -> None:
     """After a click: another input, whose field is not cached, and a state that is dropped."""
     with httpx.Client(base_url=watched_lab.base, timeout=60) as client:
         client.post("api/space/field", json={"run": "machine", "input": "none"})
-        seconds = []
+        seconds, searched = [], {"run": "machine", "input": "Program 6"}
+        search = Thread(target=lambda: httpx.post(f"{watched_lab.base}api/space/points", json=searched, timeout=60))
+        search.start()  # which a click does not wait for
         for name in ("Power", "Start", "Level", "Timer", "Program 1"):
             began = time.perf_counter()
             client.post("api/space/field", json={"run": "machine", "input": name})
             client.post("api/space/drop", json={"run": "machine", "input": name, "place": [0.1, 0.2]})
             seconds.append(time.perf_counter() - began)
+        search.join()
         print(f"field and drop: median {1000 * statistics.median(seconds):.0f} ms")
         assert statistics.median(seconds) < 0.3

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
@@ -192,8 +193,15 @@ def test_scores_are_kept_for_the_weights_that_they_are_of(train: Train, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(FeedforwardTask, "evaluate", fail)
         assert scores_section(Subject(open_run(folder))) is not None
-    weights = folder / "checkpoints/best/weights.safetensors"
-    weights.write_bytes(weights.read_bytes() + b" ")
+    scores = folder / "explain/scores.json"
+    sound = scores.read_text()
+    scores.write_text(sound.replace('"tokens": 1000', '"tokens": 1001'))
+    assert open_run(folder).kept_scores() is None
+    scores.write_text(sound)
+    assert open_run(folder).kept_scores() is not None
+    last = open_run(folder).folder.load()
+    moved = {name: value + 1 for name, value in last.weights.items()}
+    open_run(folder).folder.save(replace(last, weights=moved, tensors={}), best=True)
     assert open_run(folder).kept_scores() is None
 
 

@@ -19,7 +19,7 @@ VOCABULARY = {"kind": "word", "tokens": ["the", "NaN", "naïve", "\udc80"], "cou
 def test_what_is_made_is_found_again(tmp_path):
     path = tmp_path / "deep" / "a"
     made = RunFolder.create(path, RECIPE, VOCABULARY)
-    assert names(path) - {".lock"} == {"recipe.json", "vocabulary.json"}
+    assert names(path) - {".lock"} == {"recipe.json", "vocabulary.json", "manifest.json"}
     for folder in (made, RunFolder.open(path), RunFolder.open(str(path))):
         assert folder.path == path
         assert folder.recipe == RECIPE
@@ -102,7 +102,7 @@ def test_create_is_whole_or_not_at_all(tmp_path, monkeypatch, data):
         except RunError:
             folder = RunFolder.create(path, RECIPE, VOCABULARY, data=data)
         assert (folder.recipe, folder.vocabulary) == (RECIPE, VOCABULARY)
-        assert names(path) == {"recipe.json", "vocabulary.json", ".lock"} | kept
+        assert names(path) == {"recipe.json", "vocabulary.json", "manifest.json", ".lock"} | kept
         if data is not None:
             assert all(file.read_text() == "once" for file in [*(path / data.name).rglob("*")] or [path / data.name])
     assert point > 5
@@ -156,7 +156,7 @@ def test_what_is_made_is_on_the_disk(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
     path = RunFolder.create(tmp_path / "a", RECIPE, VOCABULARY).path
-    made = [path / "recipe.json", path / "vocabulary.json", path, tmp_path]
+    made = [path / "recipe.json", path / "vocabulary.json", path / "manifest.json", path, tmp_path]
     assert synced == [file.stat().st_ino for file in made]
 
 

@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from recurra.cli.main import run
 from recurra.data.batches import Batch
+from recurra.training.distributed import Ranks, leave
 from recurra.training.loop import Trainer
 
 ADVANCE = Trainer.advance
@@ -31,11 +32,13 @@ def stop_at(stop: list[int] | None) -> None:
 
 
 if __name__ == "__main__":
-    dist.init_process_group("gloo")
+    store, rank, world = next(iter(dist.rendezvous("env://")))
+    dist.init_process_group("gloo", store=dist.PrefixStore("tests", store), rank=rank, world_size=world)
     for command in json.loads(Path(sys.argv[1]).read_text()):
         stop_at(command.get("stop"))
         code = run(command["arguments"])
         if code:
             os._exit(code)  # at once: the other ranks may be waiting for this one
         dist.barrier()  # the first rank may still be writing what the next command reads
+    leave(store, Ranks(rank, world))
     dist.destroy_process_group()

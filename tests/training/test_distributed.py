@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from recurra.cli.main import run
+from recurra.runs.metrics import read_rows
 from recurra.training.distributed import Ranks, join
 from tests.training.on_ranks import ADVANCE, Trainer, stop_at
 
@@ -107,7 +108,7 @@ def stopped_at(monkeypatch: pytest.MonkeyPatch, arguments: list[str], step: int)
 
 
 def rows(folder: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return read_rows(folder / "metrics.jsonl").rows
 
 
 def assert_same_run(one: Path, other: Path) -> None:

@@ -10,8 +10,9 @@ import numpy as np
 
 from recurra.analysis.source_labels import Values
 from recurra.data.comma_separated import rows_of, separator_of
+from recurra.data.guard import reads
 from recurra.data.text import read_documents
-from recurra.errors import DataError, OptionError, nearest
+from recurra.errors import DataError, OptionError, listed, nearest, quoted
 
 PIECES = "text"
 """The column with the part of the text that a row is for."""
@@ -30,6 +31,7 @@ def column_name(named: str) -> str:
     return found["column"]
 
 
+@reads
 def read_column(named: str, texts: Sequence[str]) -> list[Values]:
     """`FILE.tsv:COLUMN` as a number for each character of each text: those of the column, in the order of the rows.
 
@@ -47,10 +49,11 @@ def read_column(named: str, texts: Sequence[str]) -> list[Values]:
     ```
     """
     found = _NAMED.fullmatch(named)
-    assert found is not None
+    if found is None:
+        raise OptionError(f"label {quoted(named)} is none of a table. Write FILE.tsv:COLUMN or FILE.tsv:COLUMN=VALUE.")
     path = Path(found["file"]).expanduser()
     if not path.is_file():
-        raise OptionError(f"label {named!r}: there is no file {found['file']!r}.")
+        raise OptionError(f"there is no file {path} with labels. Check its name.")
     table = read_documents(path)[0].text
     every = rows_of(path, table, separator_of(table))
     header = [cell.strip() for cell in next(every, (0, []))[1]]
@@ -60,7 +63,7 @@ def read_column(named: str, texts: Sequence[str]) -> list[Values]:
             raise DataError(f"{path}, line {line}: {len(row)} cells, but the first line names {len(header)} columns.")
     column, _, value = found["column"].partition("=") if found["column"] not in header else (found["column"], "", "")
     if column not in header:
-        raise OptionError(f"{path} has no column {column!r}; it has {', '.join(header)}.{nearest(column, header)}")
+        raise OptionError(f"{path} has no column {quoted(column)}; it has {listed(header)}.{nearest(column, header)}")
     cells = [(line, row[header.index(column)].strip()) for line, row in rows]
     values = _numbers(path, column, cells) if column == found["column"] else _are(path, column, cells, value)
     whole = "".join(texts)
@@ -84,8 +87,8 @@ def _numbers(path: Path, column: str, cells: list[tuple[int, str]]) -> Values:
             values[k] = np.nan
         if not np.isfinite(values[k]):
             raise DataError(
-                f"{path}, line {line}: {cell!r} in the column {column!r} is no number. Ask for one of its values instead, as "
-                f"{path}:{column}={cell or 'VALUE'}."
+                f"{path}, line {line}: {quoted(cell)} in the column {quoted(column)} is no number. Ask for one of "
+                f"its values instead, as {path}:{column:.40}={cell[:40] or 'VALUE'}."
             )
     return values
 
@@ -93,7 +96,7 @@ def _numbers(path: Path, column: str, cells: list[tuple[int, str]]) -> Values:
 def _are(path: Path, column: str, cells: list[tuple[int, str]], value: str) -> Values:
     known = dict.fromkeys(cell for _, cell in cells)
     if value not in known:
-        raise OptionError(f"the column {column!r} of {path} is never {value!r}.{nearest(value, known)}")
+        raise OptionError(f"the column {quoted(column)} of {path} is never {quoted(value)}.{nearest(value, known)}")
     return np.array([cell == value for _, cell in cells], np.float32)
 
 
@@ -107,7 +110,7 @@ def _spread(path: Path, whole: str, pieces: list[tuple[int, str]], values: Value
         size = len(piece) or 1  # a cell that is empty was a blank
         if start >= len(whole) or not whole.startswith(piece, start) or not (piece or whole[start].isspace()):
             raise DataError(
-                f"{path}, line {line}: {piece!r} does not follow in the text, where after {at:,} characters comes "
+                f"{path}, line {line}: {quoted(piece)} does not follow in the text, where after {at:,} characters comes "
                 f"{whole[at : at + 20]!r}. Give the pieces of the text in their order, without a gap."
             )
         spread[at:start], spread[start : start + size] = last, value

@@ -24,7 +24,7 @@ from recurra.errors import OptionError
 from recurra.results import Result
 from recurra.types import Float, Int
 
-STARTS, ITERATIONS, MOST_SEARCHED = 192, 100, 400
+STARTS, ITERATIONS, MOST_SEARCHED = 192, 60, 400
 """Starts and iterations of a search, and the numbers of state up to which one is made: each start takes their cube."""
 EFFORT = 2e10
 """Multiplications that a search may take: a second or two."""

@@ -31,7 +31,7 @@ from recurra.cells.rotation import rotation
 from recurra.cells.skip import skip
 from recurra.cells.stored import restore_cell
 from recurra.cells.user_file import find_in_file
-from recurra.errors import OptionError, nearest
+from recurra.errors import OptionError, nearest, quoted
 
 CATALOGUE: dict[str, Cell] = {
     each.name: each
@@ -59,10 +59,12 @@ def find_cell(name: str) -> Cell:
     rc.find_cell("elman(activation=relu)").graph.name
     ```
     """
-    found = re.fullmatch(r"\s*(?P<base>[^()]+?)\s*(?:\((?P<options>.*)\))?\s*", name, re.DOTALL)
-    if not found:
-        raise OptionError(f"{name!r} is not a cell's name. Write NAME, NAME(option=value), FILE.py:NAME or FILE.json.")
-    base, options = found["base"], found["options"]
+    found = re.fullmatch(r"(?P<base>[^()]+)(?:\((?P<options>.*)\))?", name.strip(), re.DOTALL)
+    if not found or not found["base"].strip():
+        raise OptionError(
+            f"{quoted(name)} is not a cell's name. Write NAME, NAME(option=value), FILE.py:NAME or FILE.json."
+        )
+    base, options = found["base"].strip(), found["options"]
     path, colon, inner = base.rpartition(":")
     if colon:
         cell: Cell = find_in_file(Path(path), inner, "cell", lambda value: isinstance(value, Cell))
@@ -72,7 +74,7 @@ def find_cell(name: str) -> Cell:
         cell = _read_stored(Path(base))
     else:
         raise OptionError(
-            f"cell {base!r} does not exist.{nearest(base, CATALOGUE)} Your own: FILE.py:NAME or FILE.json."
+            f"cell {quoted(base)} does not exist.{nearest(base, CATALOGUE)} Your own: FILE.py:NAME or FILE.json."
         )
     return cell(**_options(options, name)) if options else cell
 
@@ -97,12 +99,13 @@ def _options(text: str, name: str) -> dict[str, object]:
     """`d=8, activation=relu` as a dictionary; a bare word is a string."""
     try:
         call = ast.parse(f"f({text})", mode="eval").body
-        assert isinstance(call, ast.Call)
-        if call.args or any(keyword.arg is None for keyword in call.keywords):
+        if not isinstance(call, ast.Call) or call.args or any(keyword.arg is None for keyword in call.keywords):
             raise ValueError
         return {
             str(k.arg): k.value.id if isinstance(k.value, ast.Name) else ast.literal_eval(k.value)
             for k in call.keywords
         }
-    except (SyntaxError, ValueError):
-        raise OptionError(f"the options in {name!r} cannot be read. Write them as NAME(option=value, ...).") from None
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        raise OptionError(
+            f"the options in {quoted(name)} cannot be read. Write them as NAME(option=value, ...)."
+        ) from None

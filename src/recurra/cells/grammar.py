@@ -27,11 +27,11 @@ from recurra.cells.interpreter import FUNCTIONS, REMEDIES, Equations
 from recurra.cells.notation import CONSTRAINTS, Cell
 from recurra.cells.operations import ACTIVATIONS
 from recurra.cells.parameters import Fixed, Learned, Ramp, Scattered
-from recurra.cells.stored import LONGEST_PATH, MOST_NODES
+from recurra.cells.stored import MOST_NODES
 from recurra.errors import CellError, EquationError, OptionError, RecurraError, nearest
 
-LONGEST, DEEPEST, MOST_VALUES = 10_000, 100, 1024
-"""Characters of a text, levels of nesting, and numbers in a list."""
+LONGEST, DEEPEST, MOST_VALUES, LONGEST_PATH = 10_000, 100, 1024, 200
+"""Characters of a text, levels of nesting, numbers in a list, and operations that wait for one another in a step."""
 
 _DECLARED = {"Learned": Learned, "Fixed": Fixed, "Ramp": Ramp, "Scattered": Scattered}
 _PACKAGES, _IGNORED = ("rc", "recurra"), ("recurra", "math", "__future__")

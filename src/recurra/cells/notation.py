@@ -29,7 +29,7 @@ from torch import Tensor
 from recurra.cells.graph import Graph, Node, Noise, StateVariable, arrange, constant, layer_norm, make, operation, walk
 from recurra.cells.operations import ACTIVATIONS, OPERATIONS, Expression, Value
 from recurra.cells.parameters import Fixed, Learned, spread
-from recurra.errors import CellError, OptionError, nearest
+from recurra.errors import CellError, OptionError, nearest, quoted
 
 CONSTRAINTS = ("antisymmetric", "orthogonal")
 _OURS = ("notation.py", "operations.py", "graph.py", "zoneout.py", "recurrent_dropout.py")
@@ -398,10 +398,10 @@ class Cell:
         options = dict(self.options)
         for key, value in changes.items():
             if key not in options:
-                raise OptionError(f"cell {self.name!r} has no option {key!r}.{nearest(key, options)}")
+                raise OptionError(f"cell {self.name!r} has no option {quoted(key)}.{nearest(key, options)}")
             if callable(options[key]) and not callable(value):
-                if value not in ACTIVATIONS:
-                    raise OptionError(f"{key}={value!r} is not an activation.{nearest(str(value), ACTIVATIONS)}")
+                if not isinstance(value, str) or value not in ACTIVATIONS:
+                    raise OptionError(f"{key}={quoted(value)} is not an activation.{nearest(str(value), ACTIVATIONS)}")
                 value = ACTIVATIONS[value]
             options[key] = value
         return Cell(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from recurra.errors import OptionError, RecurraError, nearest
+from recurra.errors import OptionError, RecurraError, nearest, quoted
 
 
 def find_in_file(path: Path, name: str, what: str, fits: Callable[[Any], bool]) -> Any:
@@ -21,8 +21,12 @@ def find_in_file(path: Path, name: str, what: str, fits: Callable[[Any], bool]) 
     ```
     """
     path = path.expanduser()
-    if not path.is_file():
-        raise OptionError(f"there is no file {str(path)!r} to read the {what} {name!r} from.")
+    try:
+        is_file = path.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        is_file = False
+    if not is_file:
+        raise OptionError(f"there is no file {quoted(str(path), 200)} to read the {what} {quoted(name)} from.")
     spec = importlib.util.spec_from_file_location(f"recurra_user_{path.stem}", path.resolve())
     if spec is None or spec.loader is None:
         raise OptionError(f"{str(path)!r} is not a Python file.")
@@ -37,7 +41,7 @@ def find_in_file(path: Path, name: str, what: str, fits: Callable[[Any], bool]) 
         raise OptionError(f"{path}:{line}: the file cannot be run: {type(error).__name__}: {error}") from error
     found = {key: value for key, value in vars(module).items() if fits(value)}
     if name not in found:
-        raise OptionError(f"{str(path)!r} has no {what} {name!r}.{nearest(name, found)}")
+        raise OptionError(f"{quoted(str(path), 200)} has no {what} {quoted(name)}.{nearest(name, found)}")
     return found[name]
 
 

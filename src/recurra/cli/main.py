@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from typing import cast
 
@@ -15,6 +16,7 @@ from recurra.cli.bench_cells import cells as bench_cells
 from recurra.cli.bench_depth import depth
 from recurra.cli.bench_language import language
 from recurra.cli.bench_mimic import mimic as bench_mimic
+from recurra.cli.bench_serve import serve as bench_serve
 from recurra.cli.bench_training import training
 from recurra.cli.cells import cells
 from recurra.cli.check import check
@@ -26,17 +28,23 @@ from recurra.cli.forecast import forecast
 from recurra.cli.lab import lab
 from recurra.cli.log import log
 from recurra.cli.mimic import mimic
+from recurra.cli.output import opening, opens_runs
 from recurra.cli.predict import predict
 from recurra.cli.recipes import recipes
 from recurra.cli.regions import regions
 from recurra.cli.runs import runs
 from recurra.cli.sample import sample
 from recurra.cli.score import score
+from recurra.cli.serve import serve
+from recurra.cli.terminal import one_line, shown
 from recurra.cli.train import train
 from recurra.cli.translate import translate
 from recurra.cli.units import units
 from recurra.cli.unroll import unroll
 from recurra.errors import RecurraError
+
+TRACEBACK = "RECURRA_TRACEBACK"
+"""Set, an error that is nobody's fault but ours is shown in full."""
 
 # typer is built on click or carries its own copy of it, depending on its version: take the class from what it offers
 _UsageError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
@@ -66,18 +74,20 @@ VERBS = (
     regions,
     unroll,
     log,
+    serve,
     export,
     lab,
     runs,
     recipes,
 )
 for verb in VERBS:
-    app.command()(verb)
+    app.command()(opens_runs(verb))
 bench.command()(bench_cells)
 bench.command()(training)
 bench.command()(language)
 bench.command()(depth)
 bench.command()(bench_mimic)
+bench.command()(bench_serve)
 bench.command()(bench_c)
 app.add_typer(bench, name="bench")
 
@@ -99,8 +109,10 @@ def options(
 
 def run(arguments: list[str]) -> int:
     """Run one command; the exit code."""
+    opening.reset()
     try:
-        return app(arguments, standalone_mode=False) or 0
+        with shown():
+            return app(arguments, standalone_mode=False) or 0
     except RecurraError as error:
         return _fail(str(error))
     except _UsageError as error:
@@ -114,10 +126,21 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         sys.stderr.close()
         return 0
+    except MemoryError:
+        return _fail("there is not enough memory for this. Take less data, or a smaller model.")
+    except Exception as error:
+        if opening.path is None or TRACEBACK in os.environ:
+            raise
+        # whatever a run folder holds, it must not end in a traceback; what is sound and does is a fault of ours
+        said = f"{type(error).__name__}: {str(error)[:200]}"
+        return _fail(
+            f"{opening.path} cannot be used for this: {said}. Its files do not fit each other, or this is a fault of "
+            f"Recurra's: {TRACEBACK}=1 shows where."
+        )
 
 
 def _fail(message: str, code: int = 2) -> int:
-    print(f"recurra: {' '.join(message.split())}", file=sys.stderr)
+    print(f"recurra: {one_line(message)}", file=sys.stderr)
     return code
 
 

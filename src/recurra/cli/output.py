@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table as RichTable
+from rich.text import Text
 
-from recurra.results import Result, Table, to_plain
+from recurra.cli.terminal import one_line, raw_output
+from recurra.results import Result, Table, to_plain, visible
 
 if TYPE_CHECKING:
     from recurra.tasks.run import Run
@@ -20,21 +26,75 @@ RunArgument = Annotated[Path, typer.Argument(help="A run folder.")]
 Device = Annotated[str, typer.Option(help="Where the model runs: cpu or cuda.")]
 
 
+Trust = Annotated[
+    bool, typer.Option("--trust", help="The run is yours: its Python files may be run, and links may lead out of it.")
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Refuse a run folder in which anything is damaged.")]
+
+
+@dataclass
+class Opening:
+    """How the command that is running opens run folders, and the run that it has opened."""
+
+    trust: bool = False
+    strict: bool = False
+    path: Path | None = None
+    run: Run | None = None
+
+    def reset(self) -> None:
+        self.trust = self.strict = False
+        self.path = self.run = None
+
+
+opening = Opening()
+
+
+def opens_runs(verb: Any) -> Any:
+    """A verb that opens a run folder (its file imports `open_run`) also takes `--trust` and `--strict`, which that reads."""
+    if "open_run" not in verb.__globals__:
+        return verb
+    added = {"trust": Trust, "strict": Strict}
+
+    @functools.wraps(verb)
+    def command(**given: Any) -> Any:
+        opening.trust, opening.strict = given.pop("trust"), given.pop("strict")
+        return verb(**given)
+
+    signature = inspect.signature(verb, eval_str=True)
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
+        for name, kind in added.items()
+    ]
+    made: Any = command
+    made.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *more])
+    made.__annotations__ = {each.name: each.annotation for each in made.__signature__.parameters.values()}
+    return command
+
+
 def open_run(path: Path, device: str = "cpu") -> Run:
-    """The run in a folder; torch is imported only now."""
+    """The run in a folder; torch is imported only now. What is damaged is named on standard error."""
     from recurra.tasks.train import open_run
 
-    return open_run(path, device=device)
+    opening.path = path
+    opening.run = open_run(path, device=device, trust=opening.trust, strict=opening.strict, notice=tell)
+    return opening.run
+
+
+def tell(sentence: str) -> None:
+    """A remark of a line on standard error."""
+    print(f"recurra: {one_line(sentence)}", file=sys.stderr)
 
 
 def console() -> Console:
     """Standard output as it is now (tests and pipes replace it), without a width limit where it is not a terminal."""
-    out = Console()
-    return out if out.is_terminal else Console(width=200)
+    out = Console(file=raw_output())
+    return out if out.is_terminal else Console(file=raw_output(), width=200)
 
 
 def print_json(value: Any) -> None:
-    """As JSON knows it: NaN and ±inf are null."""
+    """As JSON knows it: NaN and ±inf are null. What is damaged in the run that was opened is a field of it."""
+    if opening.run is not None and opening.run.damaged and isinstance(value, dict):
+        value = value | {"damaged": opening.run.damaged}
     print(json.dumps(to_plain(value), indent=2, allow_nan=False))
 
 
@@ -51,9 +111,10 @@ def print_result(result: Result, as_json: bool, **facts: Any) -> None:
 
 
 def print_table(table: Table) -> None:
-    made = RichTable(title=table.title or None, title_justify="left", box=None, pad_edge=False)
+    title = Text(visible(table.title)) if table.title else None
+    made = RichTable(title=title, title_justify="left", box=None, pad_edge=False)
     for column in table.columns:
-        made.add_column(column, overflow="fold")
+        made.add_column(Text(visible(column)), overflow="fold")
     for row in table.rows:
-        made.add_row(*row)
+        made.add_row(*(Text(visible(each)) for each in row))
     console().print(made, markup=False)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from recurra.cli.output import AsJson, open_run, print_json
+from recurra.results import visible
 
 
 def train(
@@ -47,6 +48,6 @@ def train(
         print_json(run.outcome.to_json() | {"run": str(run.path)})
     else:
         verbs = (*verbs_of(run.task), "explain", "train --resume")
-        typer.echo("next: " + "   ".join(f"recurra {verb} {run.path}" for verb in verbs), err=True)
+        typer.echo("next: " + visible("   ".join(f"recurra {verb} {run.path}" for verb in verbs)), err=True)
     if run.outcome.failed:
         raise typer.Exit(1)

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from recurra.data.batches import Batch, Examples, Order
 from recurra.data.events import TIME_FEATURES, Case, time_features
-from recurra.errors import DataError
+from recurra.data.limits import check_limit
+from recurra.errors import DataError, quoted
 from recurra.types import Float, Int
 
 
@@ -35,12 +36,14 @@ class CaseCode:
     def of(cls, cases: Sequence[Case]) -> CaseCode:
         activities = sorted({what for case in cases for what in case.activities})
         if len(activities) < 2:
-            raise DataError(f"the log has one activity only, {activities[0]!r}: there is nothing to predict.")
+            raise DataError(f"the log has one activity only, {quoted(activities[0])}: there is nothing to predict.")
         columns = list(cases[0].attributes)
         values = {
             column: ["", *sorted({value for case in cases for value in case.attributes[column]} - {""})]
             for column in columns
         }
+        for name, found in (("activity", activities), *values.items()):
+            check_limit("vocabulary", len(found), f"the column of the {name:.40}", "Leave it out, or name another.")
         if cases[0].times is None:
             return cls(["", *activities], values, [], [], [])
         features = np.concatenate([time_features(case.times) for case in cases if case.times is not None])
@@ -79,7 +82,7 @@ class CaseCode:
         times, gaps = torch.zeros(len(what), 0), torch.zeros(len(what))
         if self.has_times:
             if case.times is None:
-                raise DataError(f"case {case.name!r} has no times, but the training log has. Name the column.")
+                raise DataError(f"case {quoted(case.name)} has no times, but the training log has. Name the column.")
             times = torch.from_numpy((time_features(case.times) - self.mean) / self.scale).float()
             log = (np.log1p(np.diff(case.times)) - self.gap[0]) / self.gap[1]
             gaps = torch.from_numpy(np.append(log, 0.0)).float()

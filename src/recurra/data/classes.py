@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from recurra.data.batches import Batch, Examples, Order
-from recurra.errors import DataError
+from recurra.data.limits import check_limit
+from recurra.errors import DataError, listed, quoted
 from recurra.types import Int
 
 
@@ -54,18 +55,24 @@ def number_classes(found: Sequence[str], about: str, known: Sequence[str] | None
     if empty is not None:
         raise DataError(f"{about}: example {empty} has no label. Give it one.")
     if known is None:
-        classes = sorted(set(found), key=lambda name: (0, int(name), name) if name.isdecimal() else (1, 0, name))
+        classes = sorted(set(found), key=_by_number)
+        check_limit("vocabulary", len(classes), about)
         if len(classes) < 2:
-            raise DataError(f"{about}: every label is {found[0]!r}. A classifier needs at least two classes.")
+            raise DataError(f"{about}: every label is {quoted(found[0])}. A classifier needs at least two classes.")
     else:
         classes = list(known)
         strange = sorted(set(found) - set(classes))
         if strange:
             raise DataError(
-                f"{about} has the class {strange[0]!r}; the model learned {', '.join(classes)}. Leave it out."
+                f"{about} has the class {quoted(strange[0])}; the model learned {listed(classes)}. Leave it out."
             )
     place = {name: k for k, name in enumerate(classes)}
     return torch.tensor([place[name] for name in found]), classes
+
+
+def _by_number(name: str) -> tuple[int, int, str]:
+    is_number = name.isdecimal() and len(name) < 1000  # Python refuses to read integers of thousands of digits
+    return (0, int(name), name) if is_number else (1, 0, name)
 
 
 class LabelledBatches(Examples):

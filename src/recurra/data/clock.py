@@ -33,6 +33,14 @@ class Clock:
         """The times of the steps that follow."""
         if self.plain:
             return [f"{self.last + k * self.step:.10g}" for k in range(1, steps + 1)]
+        try:
+            return self._moments(steps)
+        except (ValueError, OverflowError, OSError):
+            raise DataError(
+                f"{steps:,} steps after the last time of {self.name:.40} lie beyond the year 9999. Ask for fewer."
+            ) from None
+
+    def _moments(self, steps: int) -> list[str]:
         if self.monthly:
             began = datetime.fromtimestamp(self.last, UTC)
             months = [began.year * 12 + began.month - 1 + int(self.step) * k for k in range(1, steps + 1)]
@@ -56,10 +64,12 @@ def read_clock(path: str | Path, name: str, cells: Sequence[tuple[int, str]]) ->
     usual = sorted(gaps)[len(gaps) // 2]
     for (row, text), gap in zip(cells[1:], gaps, strict=True):
         if gap <= 0:
-            raise DataError(f"{path}, row {row}: {name} {text.strip()} does not come after the row before. Sort them.")
+            raise DataError(
+                f"{path}, row {row}: {name:.40} {text.strip():.40} does not come after the row before. Sort them."
+            )
         if abs(gap - usual) > CLOSE * usual:
             raise DataError(
-                f"{path}, row {row}: {name} {text.strip()} is {gap:g} after the row before, where a step is {usual:g}"
+                f"{path}, row {row}: {name:.40} {text.strip():.40} is {gap:g} after the row before, where a step is {usual:g}"
                 f"{'' if plain else ' seconds'}. Add the rows that are missing, with empty cells."
             )
     return Clock(name, moments[-1], usual, plain=plain)

@@ -5,10 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from recurra.data.limits import check_limit, limits
 from recurra.errors import DataError
+
+LARGEST = 1e150
+"""The largest number that is read: the squares of larger ones, and their sums, are not finite."""
 
 
 def finite_number(cell: str) -> float | None:
@@ -20,9 +25,23 @@ def finite_number(cell: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def usable_number(cell: str) -> float | None:
+    """The number that a cell holds, if its square is finite too."""
+    value = finite_number(cell)
+    return value if value is not None and abs(value) <= LARGEST else None
+
+
+def fault_of(cell: str) -> str:
+    """What is wrong with a cell that is no usable number."""
+    if finite_number(cell) is None:
+        return "is not a finite number"
+    return f"is too large: beyond {LARGEST:g} squares are not finite"
+
+
 def separator_of(text: str, among: str = ",;\t") -> str:
     """What stands most often in the first line that is not empty."""
-    return max(among, key=text.lstrip().partition("\n")[0].count)
+    first = re.compile(r"\s*([^\n]*)").match(text)
+    return max(among, key=(first[1] if first else "").count)
 
 
 def named_rows(
@@ -57,8 +76,13 @@ def rows_of(
     reader = csv.reader(
         io.StringIO(text, newline=None), delimiter=separator, skipinitialspace=not keep_spaces, strict=True
     )
+    most, count = limits(), 0
     try:
         for row in reader:
+            count += len(row)
+            if len(row) > most.columns or count > most.cells:
+                check_limit("columns", len(row), f"{path}, line {reader.line_num}")
+                check_limit("cells", count, f"{path}, line {reader.line_num}")
             yield reader.line_num, row
     except csv.Error as error:
         raise DataError(

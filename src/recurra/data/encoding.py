@@ -11,10 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from recurra.data.comma_separated import finite_number
 from recurra.data.labelled import Labelled
+from recurra.data.limits import check_limit
 from recurra.data.tokenizers import Tokenizer, Words, build_tokenizer, tokenizer_from_json
 from recurra.data.whitening import whiten_within_classes
-from recurra.errors import DataError, OptionError
+from recurra.errors import DataError, OptionError, listed, quoted
 from recurra.types import Float, Int
 
 
@@ -34,6 +36,8 @@ class Tokens:
             return cls(tokenizer, "text")
         counts = Counter(token for sequence in data.sequences for token in sequence)
         often = sorted((token for token in counts if counts[token] >= min_count), key=lambda t: (-counts[t], t))
+        if max_symbols is None:
+            check_limit("vocabulary", len(often), "the tokens", "Set data.max_symbols or data.min_count.")
         kept = often[: None if max_symbols is None else max_symbols - 1]
         return cls(Words(kept, cut=len(kept) < len(counts)), "tokens")
 
@@ -105,7 +109,13 @@ class Channels:
     @property
     def about(self) -> str:
         channels = f"{len(self.mean)} channel{'s' * (len(self.mean) > 1)}"
-        return channels + (f", {len(self.indicated)} with missing values" if self.indicated else "")
+        gaps = f", {len(self.indicated)} with missing values" if self.indicated else ""
+        same = self.scale.count(1.0)  # what a channel without deviation is divided by
+        return (
+            channels
+            + gaps
+            + (f", {same} that never change{'s' * (same == 1)}" if same and self.kind == "numbers" else "")
+        )
 
     def encode(self, data: Labelled, dtype: torch.dtype) -> tuple[Float[Tensor, "M D"], Int[Tensor, " N"]]:
         """All sequences in one line, and how long each is."""
@@ -138,9 +148,10 @@ class Names:
     def fit(cls, data: Labelled, known: Sequence[str]) -> Names:
         """`known`: all classes; training data may lack one."""
         counts = Counter(flat_labels(data))
+        check_limit("vocabulary", len(known), "the labels")
         if len(known) < 2:
             raise DataError(
-                f"all labels are {next(iter(known), 'missing')!r}: there is one class only. Give two or more."
+                f"all labels are {quoted(next(iter(known), 'missing'))}: there is one class only. Give two or more."
             )
         return cls({name: counts[name] for name in sorted(known, key=_natural)})
 
@@ -158,7 +169,7 @@ class Names:
         unknown = sorted({name for name in found if name not in numbers}, key=_natural)
         if unknown:
             raise DataError(
-                f"{about} has labels that training never saw: {', '.join(unknown[:8])}. Known: {', '.join(self.names[:20])}."
+                f"{about} has labels that training never saw: {listed(unknown)}. Known: {listed(self.names)}."
             )
         return torch.tensor([numbers[name] for name in found])
 
@@ -204,7 +215,5 @@ def _check_kind(kind: str, data: Labelled) -> None:
 
 def _natural(name: str) -> tuple[bool, float, str]:
     """Numbers by size, before words by the alphabet."""
-    try:
-        return False, float(name), name
-    except ValueError:
-        return True, 0.0, name
+    value = finite_number(name)
+    return (True, 0.0, name) if value is None else (False, value, name)

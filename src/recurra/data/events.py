@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.parsers import expat
 
 import numpy as np
 import numpy.typing as npt
 
 from recurra.data.comma_separated import named_rows
-from recurra.data.utf8 import decode, read_bytes
-from recurra.errors import DataError, nearest
+from recurra.data.guard import open_file, read_bytes, reads
+from recurra.data.limits import check_limit, limits
+from recurra.data.utf8 import decode
+from recurra.errors import DataError, listed, nearest, quoted
 
 NAMES = {
     "case": ("caseid", "case", "caseconceptname", "traceid", "trace", "id"),
@@ -34,6 +35,9 @@ FORMATS = (
     "%Y/%m/%d %H:%M:%S",
 )
 """Ways to write a moment besides ISO 8601 and seconds since 1970."""
+
+FIRST, LAST = -62135596800, 253402300799
+"""The years 1 to 9999 in seconds since 1970; a moment outside of them has no date."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class EventLog:
         return sum(len(case.activities) for case in self.cases)
 
 
+@reads
 def read_log(
     path: str | Path,
     *,
@@ -110,15 +115,14 @@ def _find(what: str, asked: str | None, header: list[str], path: Path) -> str | 
     if asked is not None:
         if asked in header:
             return asked
-        raise DataError(f"{path} has no column {asked!r} for the {what}.{nearest(asked, header)}")
+        raise DataError(f"{path} has no column {quoted(asked)} for the {what}.{nearest(asked, header)}")
     plain = {re.sub(r"[^a-z]", "", column.lower()): column for column in reversed(header)}
     for usual in NAMES[what]:
         if usual in plain:
             return plain[usual]
     if what == "time":
         return None
-    found = ", ".join(header)
-    raise DataError(f"{path} has no column that looks like the {what}; found {found}. Set data.{what}=NAME.")
+    raise DataError(f"{path} has no column that looks like the {what}; found {listed(header)}. Set data.{what}=NAME.")
 
 
 def _read_csv(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
@@ -130,33 +134,67 @@ def _read_csv(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
 
 def _read_xes(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """The attributes of each event; those of its trace with `case:` before their key."""
-    rows: list[tuple[int, dict[str, str]]] = []
-    header: dict[str, None] = {"case:concept:name": None}
-    traces = 0
-    try:
-        for _, trace in ElementTree.iterparse(io.BytesIO(read_bytes(path))):
-            if _kind(trace) != "trace":
-                continue
-            traces += 1
-            shared = {"concept:name": f"trace {traces}"} | _keys(trace)
-            for event in trace:
-                if _kind(event) == "event":
-                    row = {f"case:{key}": value for key, value in shared.items()} | _keys(event)
-                    header.update(dict.fromkeys(row))
-                    rows.append((len(rows) + 1, row))
-            trace.clear()
-    except ElementTree.ParseError as error:
-        raise DataError(f"{path} is not readable as XES: {error}.") from error
-    return list(header), rows
+    found = _Xes(path)
+    parser = expat.ParserCreate(namespace_separator="}")
+    parser.StartElementHandler, parser.EndElementHandler = found.start, found.end
+    parser.StartDoctypeDeclHandler = found.refuse_doctype
+    with open_file(path) as stream:
+        try:
+            parser.ParseFile(stream)
+        except expat.ExpatError as error:
+            raise DataError(f"{path} is not readable as XES: {error}. Get it again.") from error
+        except (ValueError, LookupError) as error:  # of encodings that expat does not know
+            why = f"its encoding cannot be read ({error!s:.80})"
+            raise DataError(f"{path}, line {parser.CurrentLineNumber}: {why}. Convert it to UTF-8.") from error
+    return list(found.header), found.rows
 
 
-def _kind(element: ElementTree.Element) -> str:
-    return element.tag.rsplit("}", 1)[-1]
+class _Xes:
+    """Takes the elements of an XES file as they come: no tree of them is built, however large the file."""
 
+    def __init__(self, path: Path):
+        self.path, self.most = path, limits()
+        self.rows: list[tuple[int, dict[str, str]]] = []
+        self.header: dict[str, None] = {"case:concept:name": None}
+        self.open: list[str] = []
+        self.traces = self.count = 0
+        self.shared: dict[str, str] = {}
+        self.events: list[dict[str, str]] = []
 
-def _keys(element: ElementTree.Element) -> dict[str, str]:
-    """Its own attributes; attributes of attributes are left out."""
-    return {each.attrib["key"]: each.get("value", "") for each in element if "key" in each.attrib}
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        """Attributes of a trace or of an event are its own; attributes of attributes are left out."""
+        kind, inside = tag.rpartition("}")[2], self.open[-1] if self.open else ""
+        self.open.append(kind)
+        if len(self.open) > self.most.nesting:
+            check_limit("nesting", len(self.open), str(self.path))
+        if kind == "trace":
+            self.shared, self.events = {}, []
+        elif kind == "event" and inside == "trace":
+            self.events.append({})
+        elif "key" in attributes and inside in ("trace", "event") and (inside == "trace" or self.events):
+            own = self.shared if inside == "trace" else self.events[-1]
+            own[attributes["key"]] = attributes.get("value", "")
+            self.count += 1
+            if self.count > self.most.cells:
+                check_limit("cells", self.count, str(self.path))
+
+    def end(self, tag: str) -> None:
+        if self.open.pop() != "trace":
+            return
+        self.traces += 1
+        shared = {"concept:name": f"trace {self.traces}"} | self.shared
+        self.count += len(shared) * len(self.events)
+        check_limit("cells", self.count, str(self.path))
+        for event in self.events:
+            row = {f"case:{key}": value for key, value in shared.items()} | event
+            self.header.update(dict.fromkeys(row))
+            self.rows.append((len(self.rows) + 1, row))
+        self.events = []
+        check_limit("columns", len(self.header), str(self.path))
+
+    def refuse_doctype(self, *_: object) -> None:
+        """Entities can be nested until a small file fills the memory, and XES has no use for them."""
+        raise DataError(f"{self.path} has a DOCTYPE, which may hold entities; XES has none. Remove it.")
 
 
 def read_moment(text: str, path: Path, number: int) -> float:
@@ -164,17 +202,20 @@ def read_moment(text: str, path: Path, number: int) -> float:
     for read in (datetime.fromisoformat, *(lambda t, f=each: datetime.strptime(t, f) for each in FORMATS)):
         try:
             found = read(text)
-        except ValueError:
+            seconds = (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
             continue
-        return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
+        if FIRST <= seconds <= LAST:  # an offset may lead out of the years that there are
+            return seconds
     try:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
-    if abs(seconds) < 1e11:  # a few thousand years
+    if FIRST <= seconds <= LAST:
         return seconds
     raise DataError(
-        f"{path}, row {number}: {text!r} is no time that can be read. Write 2012-04-03 16:55:38 (ISO 8601)."
+        f"{path}, row {number}: {quoted(text)} is no time that can be read. Write 2012-04-03 16:55:38 (ISO 8601), in the "
+        "years 1 to 9999."
     )
 
 

@@ -153,7 +153,7 @@ def dyck(kinds: int, depth: int) -> FormalLanguage:
     """
     if not 1 <= kinds <= len(BRACKETS):
         raise OptionError(f"there are 1 to {len(BRACKETS)} kinds of brackets; got {kinds}.")
-    if depth < 1 or sum(kinds**d for d in range(depth + 1)) > MOST_STATES:
+    if not 1 <= depth <= MOST_STATES or sum(kinds**d for d in range(depth + 1)) > MOST_STATES:
         raise OptionError(f"depth is at least 1, for at most {MOST_STATES:,} states of {kinds} kinds; got {depth}.")
     stacks = [stack for size in range(depth + 1) for stack in product(range(kinds), repeat=size)]
     place = {stack: state for state, stack in enumerate(stacks)}

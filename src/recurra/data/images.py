@@ -6,9 +6,8 @@ IDX is the format of MNIST (`train-images-idx3-ubyte`, gzip too, the labels besi
 
 from __future__ import annotations
 
+import math
 import re
-import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,17 +16,17 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from recurra.data.arrays import AXES, Array, check_values, label_words, read_members, read_npy
 from recurra.data.classes import Labelled, number_classes
-from recurra.data.utf8 import read_bytes
-from recurra.errors import DataError
-
-Array = npt.NDArray[Any]
+from recurra.data.guard import read_bytes, reads
+from recurra.errors import DataError, listed
 
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 CHANNELS = 4
 """An axis of at most this size, first or last, is that of the channels."""
 
 
+@reads
 def read_images(path: str | Path, labels: str | Path | None = None, classes: Sequence[str] | None = None) -> Labelled:
     """Images `[N, C, H, W]` and their classes.
 
@@ -55,7 +54,7 @@ def read_images(path: str | Path, labels: str | Path | None = None, classes: Seq
             f"{file.name}: {len(images)} images need as many labels, whole numbers or words along one axis; "
             f"found {list(given.shape)} of {given.dtype}."
         )
-    words = given.astype(str).tolist()
+    words = label_words(given, file.name)
     numbers, found = number_classes(words, file.name, classes)
     x = _with_channels(file.name, images)
     size = "×".join(str(n) for n in x.shape[1:])
@@ -64,16 +63,11 @@ def read_images(path: str | Path, labels: str | Path | None = None, classes: Seq
 
 def read_npz(path: Path, part: str = "train") -> tuple[Array, Array | None]:
     """The arrays `x` and `y`, or those of a part: `x_train` and `y_train`, `x_test` and `y_test`."""
-    try:
-        with np.load(path, allow_pickle=False) as saved:
-            found = {name.lower(): name for name in saved.files}
-            x = (f"x_{part}", "x", "images", "data", "arr_0")
-            y = (f"y_{part}", "y", "labels", "targets", "arr_1")
-            images, labels = (next((saved[found[name]] for name in names if name in found), None) for names in (x, y))
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path} cannot be read as .npz ({error}). Write it with np.savez(path, x=…, y=…).") from None
+    x = (f"x_{part}", "x", "images", "data", "arr_0")
+    y = (f"y_{part}", "y", "labels", "targets", "arr_1")
+    (images, labels), found = read_members(path, (x, y))
     if images is None:
-        raise DataError(f"{path} holds {', '.join(found.values()) or 'no array'}; an array x is needed, and labels y.")
+        raise DataError(f"{path} holds {listed(found) or 'no array'}; an array x is needed, and labels y.")
     return images, labels
 
 
@@ -83,15 +77,10 @@ def labels_beside(path: Path) -> Path | None:
     return beside if beside != path and beside.exists() else None
 
 
+@reads
 def read_array(file: Path) -> Array:
     """The array of a .npy file, or of an IDX file (plain or .gz)."""
-    if file.suffix != ".npy":
-        return _read_idx(file, read_bytes(file))
-    try:
-        array: Array = np.load(file, allow_pickle=False)
-        return array
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{file} cannot be read: {error}.") from None
+    return read_npy(file) if file.suffix == ".npy" else _read_idx(file, read_bytes(file))
 
 
 def is_idx(path: Path) -> bool:
@@ -110,13 +99,14 @@ def read_image_rows(path: Path, part: str) -> tuple[Array, Array | None]:
     else:
         images, labels = read_npz(path, part)
         images = images[:, :, None] if images.ndim == 2 else images
-    if images.ndim != 3 or not np.issubdtype(images.dtype, np.number):
+    if images.ndim != 3 or images.dtype.kind not in "biuf" or not images.size:
         raise DataError(
             f"{path} holds {images.dtype} {list(images.shape)}, not images [N, rows, columns] nor sequences [N, steps] or "
             "[N, steps, channels] of numbers. Name another file."
         )
     if labels is not None and (labels.ndim != 1 or len(labels) != len(images)):
         raise DataError(f"{path}: labels {list(labels.shape)} do not fit {len(images)} images. Give one each.")
+    check_values(images, str(path))
     return images, labels
 
 
@@ -132,7 +122,7 @@ def as_sequences(
         values /= 255
     flat = values.reshape(len(values), -1)
     if permute:
-        flat = flat[:, np.random.default_rng(seed).permutation(flat.shape[1])]
+        flat = flat[:, np.random.default_rng(seed % 2**64).permutation(flat.shape[1])]
     return flat[:, :, None] if pixels else flat.reshape(values.shape)
 
 
@@ -142,10 +132,12 @@ def _read_idx(file: Path, data: bytes) -> Array:
         raise DataError(f"{file} is neither .npy nor IDX: it begins with {data[:4].hex(' ') or 'nothing'}.")
     axes = data[3]
     start = 4 + 4 * axes
-    sizes = np.frombuffer(data[4:start], dtype=">u4").astype(int) if len(data) >= start else np.zeros(0, dtype=int)
+    if not 1 <= axes <= AXES or len(data) < start:
+        raise DataError(f"{file} has {axes} axes by its own head; 1 to {AXES} are read. Get it again.")
+    sizes: list[int] = np.frombuffer(data[4:start], dtype=">u4").tolist()
     kind = np.dtype(IDX_TYPES[data[2]])
-    wanted = start + int(np.prod(sizes)) * kind.itemsize
-    if len(sizes) != axes or len(data) != wanted:
+    wanted = start + math.prod(sizes) * kind.itemsize
+    if len(data) != wanted or wanted == start:
         raise DataError(f"{file} should have {wanted:,} bytes by its own head; it has {len(data):,}. Get it again.")
     return np.frombuffer(data, dtype=kind, offset=start).reshape(sizes).astype(kind.newbyteorder("="))
 
@@ -155,8 +147,9 @@ def _with_channels(name: str, images: Array) -> Array:
         raise DataError(
             f"{name}: images are numbers [N, H, W] or [N, C, H, W]; found {images.dtype} {list(images.shape)}."
         )
-    if not np.isfinite(images).all():
+    if np.isnan(images).any():
         raise DataError(f"{name}: some pixels are not finite numbers. Replace them.")
+    check_values(images, name)
     if images.dtype.kind == "u" and images.dtype.itemsize > 1:
         images = images.astype(np.int64)  # torch computes with no other unsigned numbers than bytes
     if images.ndim == 3:

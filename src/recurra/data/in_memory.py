@@ -12,6 +12,7 @@ import io
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
@@ -25,10 +26,11 @@ import torch
 from torch import Tensor
 
 from recurra.data.comma_separated import finite_number
+from recurra.data.guard import door
 from recurra.data.rolls import KEYS, LOWEST, PARTS
 from recurra.data.series import TIMES
 from recurra.data.tables import LABELS
-from recurra.errors import DataError, OptionError, choose_from
+from recurra.errors import DataError, OptionError, choose_from, listed, quoted
 
 Array = npt.NDArray[Any]
 
@@ -70,7 +72,9 @@ def write_data(kind: str, data: object, folder: Path, *, lines: bool = False, pe
         "table": _write_table,
         "rolls": _write_rolls,
     }
-    return writers[choose_from("the kind of data", kind, writers)](data, folder)
+    write = writers[choose_from("the kind of data", kind, writers)]
+    with door("data"):
+        return write(data, folder)
 
 
 def write_file(path: Path, content: str | bytes) -> Path:
@@ -146,7 +150,7 @@ def _pairs(kind: str, data: Any) -> list[tuple[str, str]]:
     if _is_frame(data):
         names, columns = _columns(data)
         if len(names) != 2:
-            raise DataError(f"data for {kind}: two columns are needed; found {', '.join(names)}.")
+            raise DataError(f"data for {kind}: two columns are needed; found {listed(names)}.")
         first = LABELS if kind == "classes" else ("source",)
         order = -1 if names[1].lower() in first and names[0].lower() not in first else 1
         rows = list(zip(*columns[::order], strict=True))
@@ -313,7 +317,9 @@ def _write_frame(
 ) -> Path:
     for name in names:
         if not name.strip() or any(mark in name for mark in ',;|"\t\r\n') or names.count(name) > 1:
-            raise DataError(f"data: the column {name!r} needs a name of its own, without , ; | or quotes. Rename it.")
+            raise DataError(
+                f"data: the column {quoted(name)} needs a name of its own, without , ; | or quotes. Rename it."
+            )
     _check_lengths(dict(zip(names, columns, strict=True)))
     rows = zip(*([_cell(cell) or missing for cell in column] for column in columns), strict=True)
     return write_file(folder / "data.csv", csv_text(names, rows))
@@ -342,7 +348,7 @@ def _notes(piece: Any) -> Any:
 
 
 def _refuse(kind: str, data: object) -> NoReturn:
-    raise OptionError(f"data for {kind}: {TAKES[kind]} is needed; got {type(data).__name__} {data!r:.40}.")
+    raise OptionError(f"data for {kind}: {TAKES[kind]} is needed; got {type(data).__name__} {quoted(data)}.")
 
 
 def _is_frame(data: Any) -> bool:
@@ -368,9 +374,11 @@ def _numbers(data: Any) -> Array:
         data = data.float() if data.dtype == torch.bfloat16 else data  # NumPy has no such type
     try:
         found = np.asarray(data.to_numpy() if hasattr(data, "to_numpy") else data)
-        found = found.astype(np.float64) if found.dtype == object else found
-    except (TypeError, ValueError) as error:
-        raise DataError(f"data: numbers were expected; found {data!r:.40} ({error}).") from None
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", np.exceptions.ComplexWarning)  # which drops a part of the numbers
+            found = found.astype(np.float64) if found.dtype == object else found
+    except (TypeError, ValueError, OverflowError, np.exceptions.ComplexWarning) as error:
+        raise DataError(f"data: numbers were expected; found {quoted(data)} ({error!s:.80}).") from None
     if found.dtype.kind not in "biuf":
         raise DataError(f"data: numbers were expected; found {found.dtype}.")
     return found.astype(np.int8) if found.dtype == bool else found
@@ -381,7 +389,7 @@ def _cell(value: Any) -> str:
     value = value.item() if isinstance(value, Tensor | np.generic) and not isinstance(value, np.datetime64) else value
     is_plain = isinstance(value, str | int | float | Decimal | UUID | np.datetime64) or hasattr(value, "strftime")
     if not is_plain and value is not None and type(value).__name__ != "NAType":
-        raise DataError(f"data: a text, a number or a time was expected; found {value!r:.40}.")
+        raise DataError(f"data: a text, a number or a time was expected; found {quoted(value)}.")
     if value is None or type(value).__name__ == "NAType" or value != value:  # NaN and NaT differ from themselves
         return ""
     if not isinstance(value, float):

@@ -18,11 +18,14 @@ from typing import Any
 
 import numpy as np
 
+from recurra.data.arrays import label_words
+from recurra.data.comma_separated import LARGEST
+from recurra.data.guard import reads
 from recurra.data.images import as_sequences, is_idx, read_image_rows
 from recurra.data.tables import Table, find_columns, read_csv, read_json_lines
 from recurra.data.text import read_documents
 from recurra.data.ts import number, read_ts
-from recurra.errors import DataError
+from recurra.errors import DataError, listed, quoted
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class Labelled:
         return Labelled(self.kind, [self.sequences[k] for k in places], labels, self.columns)
 
 
+@reads
 def read_labelled(path: str | Path, how: How = How()) -> Labelled:
     """The sequences of a file.
 
@@ -94,9 +98,7 @@ def _read(file: Path, how: How) -> Labelled:
         _refuse_steps(file, how)
         images, names = read_image_rows(file, how.part)
         made = as_sequences(images, pixels=how.pixels, permute=how.permute, seed=how.seed)
-        if np.isinf(made).any():
-            raise DataError(f"{file} holds infinite numbers. Write NaN where a value is missing.")
-        labels = None if names is None else [str(name) for name in names.tolist()]
+        labels = None if names is None else label_words(names, str(file))
         return Labelled("images" if images.dtype == np.uint8 else "numbers", list(made), labels)
     if how.pixels or how.permute:
         raise DataError(f"pixels can be read one by one, or permuted, of images (IDX, .npz); {file} holds none.")
@@ -130,21 +132,21 @@ def _refuse_steps(file: Path, how: How) -> None:
 def _from_rows(file: Path, table: Table, how: How) -> Labelled:
     """Sequences of a table; all are of the kind of the first."""
     if not table.rows:
-        raise DataError(f"{file} has columns ({', '.join(table.columns)}) but no row. Name a file that has rows.")
+        raise DataError(f"{file} has columns ({listed(table.columns)}) but no row. Name a file that has rows.")
     names, label = find_columns(file, table, how.text, how.label, labelled=how.labelled)
     sequences, labels, kinds = [], [], []
     for row, place in zip(table.rows, table.places, strict=True):
         for name in (*names, *([] if label is None else [label])):
             if row.get(name) is None:
-                raise DataError(f"{place} has no {name!r}. Found: {', '.join(row)}.")
+                raise DataError(f"{place} has no {quoted(name)}. Found: {listed(row)}.")
         if len(names) > 1:
-            kind, sequence = "numbers", np.array([[number(row[name], f"{place}, {name}")] for name in names])
+            kind, sequence = "numbers", np.array([[number(row[name], f"{place}, {name:.40}")] for name in names])
         else:
-            kind, sequence = _sequence(row[names[0]], f"{place}, {names[0]}")
+            kind, sequence = _sequence(row[names[0]], f"{place}, {names[0]:.40}")
         kinds.append(kind)
         sequences.append(sequence)
         if label is not None:
-            labels.append(_label(row[label], len(sequence), how, f"{place}, {label}"))
+            labels.append(_label(row[label], len(sequence), how, f"{place}, {label:.40}"))
         if kind != kinds[0]:
             raise DataError(f"{place}: {names[0]} holds {kind}, but the first row holds {kinds[0]}. Use one of them.")
         if kind == "numbers" and sequence.shape[1] != sequences[0].shape[1]:
@@ -168,7 +170,9 @@ def _sequence(value: Any, place: str) -> tuple[str, Any]:
         return "tokens", value
     steps = [each if isinstance(each, list) else [each] for each in value] if isinstance(value, list) else []
     if not steps or not all(_is_number(each) for step in steps for each in step):
-        raise DataError(f"{place} is neither a text, nor a list of tokens, nor a list of numbers; found {value!r:.60}.")
+        raise DataError(
+            f"{place} is neither a text, nor a list of tokens, nor a list of numbers up to {LARGEST:g}; found {quoted(value)}."
+        )
     sizes = sorted({len(step) for step in steps})
     if len(sizes) > 1 or sizes[0] == 0:
         raise DataError(f"{place}: every step must have a number for each channel; found {sizes[0]} to {sizes[-1]}.")
@@ -176,20 +180,22 @@ def _sequence(value: Any, place: str) -> tuple[str, Any]:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a finite number or, as null and NaN, a missing one."""
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and abs(value) != np.inf)
+    """Whether it is a number whose square is finite or, as null and NaN, a missing one."""
+    if value is None or value != value:
+        return True
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
 
 
 def _label(value: Any, steps: int, how: How, place: str) -> Any:
     if not how.per_step:
         if isinstance(value, list | dict):
-            raise DataError(f"{place} is {value!r:.40}; a sequence has one label. The recipe tag reads one a step.")
+            raise DataError(f"{place} is {quoted(value)}; a sequence has one label. The recipe tag reads one a step.")
         if how.labelled and not str(value).strip():
             raise DataError(f"{place} is empty. Give every sequence a label, or leave the line out.")
         return str(value).strip()
     if not isinstance(value, list) or len(value) != steps:
-        found = f"{len(value)}" if isinstance(value, list) else repr(value)
-        raise DataError(f"{place}: one tag for each of the {steps} steps is needed; found {found:.40}.")
+        found = f"{len(value)}" if isinstance(value, list) else quoted(value)
+        raise DataError(f"{place}: one tag for each of the {steps} steps is needed; found {found}.")
     if how.labelled and any(each is None or not str(each).strip() for each in value):
         raise DataError(f"{place}: a tag is empty. Give every step a tag, or leave the sequence out.")
     return [str(each) for each in value]
@@ -207,7 +213,9 @@ def _from_lines(file: Path, text: str, how: How) -> Labelled:
                 tags.append([])
             continue
         if len(fields) < 2 and how.labelled:
-            raise DataError(f"{file}, line {row}: {line.strip()!r} has no tag. Write TOKEN and TAG with a tab between.")
+            raise DataError(
+                f"{file}, line {row}: {quoted(line.strip())} has no tag. Write TOKEN and TAG with a tab between."
+            )
         sequences[-1].append(fields[0])
         tags[-1] += fields[-1:] if len(fields) > 1 else []
     if not sequences[-1]:

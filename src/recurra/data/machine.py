@@ -166,7 +166,7 @@ def washing_machine(
         raise OptionError(f"noise and pause are shares that leave some triggers; got {noise} and {pause}.")
     if rest < 0:
         raise OptionError(f"rest must not be negative; got {rest}.")
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(seed % 2**64)
     machines, following, useful = tables()
     names = np.array([NAMES.index(machine.name) for machine in machines])
     triggers, states = np.zeros((count, length), dtype=np.int64), np.zeros((count, length), dtype=np.int64)

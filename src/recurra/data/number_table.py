@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,14 +11,16 @@ import numpy.typing as npt
 import torch
 
 from recurra.data.classes import Labelled, number_classes
-from recurra.data.comma_separated import finite_number, named_rows
+from recurra.data.comma_separated import LARGEST, fault_of, named_rows, usable_number
+from recurra.data.guard import reads
 from recurra.data.text import read_documents
-from recurra.errors import DataError, nearest
+from recurra.errors import DataError, listed, nearest, quoted
 
 USUAL = ("label", "class", "target", "species", "category")
 """What a column of labels is often called."""
 
 
+@reads
 def read_table(
     path: str | Path,
     label: str | None = None,
@@ -48,27 +51,30 @@ def read_table(
         raise DataError(f"{name} has no rows below the names of its columns. Give rows to learn from.")
     if len(header) < 2:
         raise DataError(f"{name} has one column; a table needs one of labels and at least one of numbers.")
-    twice = sorted({each for each in header if header.count(each) > 1})
+    twice = sorted(each for each, count in Counter(header).items() if count > 1)
     if twice:
-        raise DataError(f"{name} has more than one column {twice[0]!r}. Give each its own name.")
+        raise DataError(f"{name} has more than one column {quoted(twice[0])}. Give each its own name.")
     lines, cells = zip(*rows, strict=True)
     table = np.array(cells, dtype=object)
     chosen = _choose(name, header, table, label)
     inputs = [k for k in range(len(header)) if k != chosen]
     if columns is not None:
-        missing = [each for each in columns if each not in header or each == header[chosen]]
+        place = {each: k for k, each in enumerate(header) if k != chosen}
+        missing = [each for each in columns if each not in place]
         if missing:
-            raise DataError(f"{name} has no column {missing[0]!r}, which the model reads.{nearest(missing[0], header)}")
-        inputs = [header.index(each) for each in columns]
+            raise DataError(
+                f"{name} has no column {quoted(missing[0])}, which the model reads.{nearest(missing[0], header)}"
+            )
+        inputs = [place[each] for each in columns]
     x = np.stack([_numbers(name, header[k], table[:, k], lines, label is None) for k in inputs], axis=1)
-    labels, found = number_classes(list(table[:, chosen]), f"{name}, column {header[chosen]!r}", classes)
+    labels, found = number_classes(list(table[:, chosen]), f"{name}, column {quoted(header[chosen])}", classes)
     if classes is None and len(found) > max(2, len(cells) // 2):
         raise DataError(
-            f"{name}: column {header[chosen]!r} has {len(found)} different values in {len(cells)} rows, which are no classes. "
-            f"Name the column of labels. Known: {', '.join(header)}."
+            f"{name}: column {quoted(header[chosen])} has {len(found)} different values in {len(cells)} rows: no "
+            f"classes. Name the column of labels. Known: {listed(header)}."
         )
     guess = "" if label is not None else " (guessed)"
-    about = f"{name}: {len(cells):,} rows of {len(inputs)} columns, label {header[chosen]!r}{guess}"
+    about = f"{name}: {len(cells):,} rows of {len(inputs)} columns, label {quoted(header[chosen])}{guess}"
     return Labelled(torch.from_numpy(x), labels, tuple(found), tuple(header[k] for k in inputs), about)
 
 
@@ -77,9 +83,9 @@ def _choose(name: str, header: list[str], table: npt.NDArray[np.object_], label:
     if label is not None:
         if label in header:
             return header.index(label)
-        if label.isdecimal() and 1 <= int(label) <= len(header):
+        if label.isdecimal() and len(label) < 10 and 1 <= int(label) <= len(header):
             return int(label) - 1
-        raise DataError(f"{name} has no column {label!r}.{nearest(label, header)}")
+        raise DataError(f"{name} has no column {quoted(label)}.{nearest(label, header)}")
     lowered = [each.lower() for each in header]
     usual = [lowered.index(each) for each in USUAL if each in lowered]
     if usual:
@@ -96,16 +102,18 @@ def _numbers(
     values = _as_numbers(cells)
     if values is not None:
         return values
-    line, cell = next((line, cell) for line, cell in zip(lines, cells, strict=True) if finite_number(cell) is None)
-    found = f"{cell!r}, which is not a number" if cell else "nothing"
-    hint = f", or name it as the label if it holds the classes (data.label={column})" if guessed and cell else ""
-    raise DataError(f"{name}, line {line}: column {column!r} holds {found}. Write numbers there{hint}.")
+    line, cell = next((line, cell) for line, cell in zip(lines, cells, strict=True) if usable_number(cell) is None)
+    found = f"{quoted(cell)}, which {fault_of(cell)}" if cell else "nothing"
+    hint = (
+        f", or name it as the label if it holds the classes (data.label={listed([column])})" if guessed and cell else ""
+    )
+    raise DataError(f"{name}, line {line}: column {quoted(column)} holds {found}. Write numbers there{hint}.")
 
 
 def _as_numbers(cells: npt.NDArray[np.object_]) -> npt.NDArray[np.float64] | None:
-    """A column as numbers; `None` where a cell holds none, NaN or ±inf."""
+    """A column as numbers; `None` where a cell holds none, NaN, ±inf or a number that is too large."""
     try:
         values = cells.astype(np.float64)
     except ValueError:
         return None
-    return values if np.isfinite(values).all() else None
+    return values if bool((np.abs(values) <= LARGEST).all()) else None

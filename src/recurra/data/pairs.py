@@ -14,6 +14,7 @@ from torch import Tensor
 
 from recurra.data.batches import Batch, Examples, Order, windows
 from recurra.data.comma_separated import rows_of
+from recurra.data.guard import reads
 from recurra.data.text import read_documents, split_lines
 from recurra.errors import DataError
 from recurra.types import Int
@@ -32,6 +33,7 @@ class PairSplit(NamedTuple):
     test: list[Pair]
 
 
+@reads
 def read_pairs(path: str | Path, target_path: str | Path | None = None) -> list[Pair]:
     """The pairs of a file with two columns, or of two files that are read line by line, side by side.
 

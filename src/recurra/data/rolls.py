@@ -11,9 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from recurra.data.guard import read_bytes, reads
+from recurra.data.limits import check_limit
 from recurra.data.matlab import read_cells
-from recurra.data.utf8 import decode, read_bytes
-from recurra.errors import DataError
+from recurra.data.utf8 import decode
+from recurra.errors import DataError, listed, quoted
 from recurra.types import Float
 
 KEYS, LOWEST = 88, 21
@@ -31,6 +33,7 @@ class Rolls:
     test: list[Float[Tensor, "T K"]]
 
 
+@reads
 def read_rolls(path: str | Path) -> Rolls:
     """The three parts of a file, as it splits them.
 
@@ -62,7 +65,7 @@ def _from_matlab(path: str | Path) -> dict[str, list[Tensor]]:
     parts: dict[str, list[Tensor]] = {}
     for name in PARTS:
         if f"{name}data" not in cells:
-            raise DataError(f"{path} has no cell array {name}data. It has: {', '.join(cells) or 'none'}.")
+            raise DataError(f"{path} has no cell array {name}data. It has: {listed(cells) or 'none'}.")
         for k, piece in enumerate(cells[f"{name}data"]):
             if piece.ndim != 2 or piece.shape[1] != KEYS or not np.isin(piece, (0, 1)).all():
                 raise DataError(
@@ -76,11 +79,13 @@ def _from_json(path: str | Path) -> dict[str, list[Tensor]]:
     try:
         found = json.loads(decode(read_bytes(path), str(path)))
     except ValueError as error:
-        raise DataError(f"{path} is neither .mat nor JSON: {error}.") from error
+        raise DataError(f"{path} is neither .mat nor JSON: {error}. Write train, valid and test.") from error
     parts: dict[str, list[Tensor]] = {}
     for name in PARTS:
         if not isinstance(found, dict) or not isinstance(found.get(name), list):
             raise DataError(f"{path} has no list {name!r}. Write train, valid and test, each a list of pieces.")
+        frames = sum(len(piece) for piece in found[name] if isinstance(piece, list))
+        check_limit("unpacked", frames * KEYS * 4, f"{path}, {name}, {frames:,} frames")
         parts[name] = [_piece(path, name, k, frames) for k, frames in enumerate(found[name])]
     return parts
 
@@ -92,7 +97,7 @@ def _piece(path: str | Path, part: str, number: int, frames: Any) -> Tensor:
             if not isinstance(note, int | float) or note % 1 or not LOWEST <= note < LOWEST + KEYS:
                 raise DataError(
                     f"{path}, {part}, piece {number + 1}, frame {t + 1}: a frame is a list of MIDI notes, {LOWEST} to "
-                    f"{LOWEST + KEYS - 1}; got {note if isinstance(notes, list) else notes!r}."
+                    f"{LOWEST + KEYS - 1}; got {quoted(note if isinstance(notes, list) else notes)}."
                 )
             roll[t, int(note) - LOWEST] = 1
     return roll

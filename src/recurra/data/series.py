@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from recurra.data.clock import Clock, read_clock
-from recurra.data.comma_separated import finite_number, named_rows
-from recurra.data.utf8 import decode, read_bytes
-from recurra.errors import DataError, OptionError, nearest
+from recurra.data.comma_separated import fault_of, named_rows, usable_number
+from recurra.data.guard import read_bytes, reads
+from recurra.data.utf8 import decode
+from recurra.errors import DataError, OptionError, nearest, quoted
 from recurra.types import Float
 
 TIMES = ("timestamp", "time", "datetime", "date", "ds")
@@ -66,6 +67,11 @@ class Scaling:
                 )
             mean.append(float(known.mean()))
             scale.append(float(known.std()))
+            if not (0 < scale[-1] < math.inf and math.isfinite(mean[-1])):
+                raise DataError(
+                    f"{about}: {what} changes by too little or too much to be scaled (a deviation of {scale[-1]:g}). "
+                    "Give it in another unit."
+                )
         return cls(tuple(mean), tuple(scale), log, lag)
 
     def shrink(self, values: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B N C"]:
@@ -96,6 +102,7 @@ def filled(values: Float[Tensor, "*N"], time: int = 0) -> Float[Tensor, "*N"]:
     return torch.where(last >= 0, values.gather(0, last.clamp(min=0)), 0).movedim(0, time)
 
 
+@reads
 def read_series(path: str | Path, columns: Sequence[str] = ()) -> Series:
     """A CSV file (commas, semicolons or tabs) in float64. A first row without a single number names the columns.
 
@@ -105,6 +112,7 @@ def read_series(path: str | Path, columns: Sequence[str] = ()) -> Series:
     return _read(path, names, rows, _find(path, names, columns))
 
 
+@reads
 def read_timed_series(path: str | Path, columns: Sequence[str] = (), time: str | None = None) -> Series:
     """The same, with values that may be missing (empty, `nan`, `NA`, `?`), and with times that are read as such.
 
@@ -122,11 +130,12 @@ def read_timed_series(path: str | Path, columns: Sequence[str] = (), time: str |
     when = names[_find(path, names, (time,))[0]] if time is not None else next(iter(usual), None)
     places = [place for place in _find(path, names, columns) if names[place] != when]
     if not places:
-        raise DataError(f"{path} has no column of numbers beside {when!r}. Give one to forecast.")
+        raise DataError(f"{path} has no column of numbers beside {quoted(when)}. Give one to forecast.")
     series = _read(path, names, rows, places, gaps=True)
     if when is None:
         return series
-    return replace(series, clock=read_clock(path, when, [(line, row[names.index(when)]) for line, row in rows]))
+    place = names.index(when)
+    return replace(series, clock=read_clock(path, when, [(line, row[place]) for line, row in rows]))
 
 
 def _rows(path: str | Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
@@ -137,10 +146,11 @@ def _rows(path: str | Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
 
 
 def _find(path: str | Path, names: list[str], columns: Sequence[str]) -> list[int]:
+    place = {name: k for k, name in reversed(list(enumerate(names)))}  # the first of several
     for name in columns:
-        if name not in names:
-            raise OptionError(f"{path} has no column {name!r}.{nearest(name, names)}")
-    return [names.index(name) for name in columns] if columns else list(range(len(names)))
+        if name not in place:
+            raise OptionError(f"{path} has no column {quoted(name)}.{nearest(name, names)}")
+    return [place[name] for name in columns] if columns else list(range(len(names)))
 
 
 def _read(
@@ -149,11 +159,11 @@ def _read(
     values = []
     for line, row in rows:
         for k in places:
-            value = math.nan if gaps and row[k].lower() in MISSING else finite_number(row[k])
+            value = math.nan if gaps and row[k].lower() in MISSING else usable_number(row[k])
             if value is None:
                 raise DataError(
-                    f"{path}, row {line}, {names[k]}: {row[k]!r} is not a finite number. Correct it, or name the columns to "
-                    "read with data.columns=NAME,NAME."
+                    f"{path}, row {line}, {names[k]:.40}: {quoted(row[k])} {fault_of(row[k])}. Correct it, or name the columns "
+                    "to read with data.columns=NAME,NAME."
                 )
             values.append(value)
     table = torch.tensor(values, dtype=torch.float64).reshape(len(rows), len(places))

@@ -32,7 +32,7 @@ def mackey_glass(length: int, seed: int = 0, delay: int = 17, step: float = 0.1)
     per, lag = round(1 / step), round(delay / step)
     if not math.isclose(per * step, 1):
         raise OptionError(f"mackey_glass: 1 must be a multiple of step; got {step}.")
-    y = float(np.random.default_rng(seed).uniform(1.0, 1.4))
+    y = float(np.random.default_rng(seed % 2**64).uniform(1.0, 1.4))
 
     def slope(now: float, delayed: float) -> float:
         return 0.2 * delayed / (1 + delayed**10) - 0.1 * now
@@ -62,7 +62,7 @@ def lorenz(length: int, seed: int = 0, interval: float = 0.02) -> Float[Tensor, 
     ```
     """
     check_sizes("lorenz", length=(length, 1))
-    x, y, z = (np.array([1.0, 1.0, 25.0]) + np.random.default_rng(seed).uniform(-1, 1, 3)).tolist()
+    x, y, z = (np.array([1.0, 1.0, 25.0]) + np.random.default_rng(seed % 2**64).uniform(-1, 1, 3)).tolist()
     h = interval / 10
 
     def slope(x: float, y: float, z: float) -> tuple[float, float, float]:
@@ -95,7 +95,7 @@ def narma(length: int, seed: int = 0, order: int = 10) -> tuple[Float[Tensor, "T
     ```
     """
     check_sizes("narma", length=(length, 1), order=(order, 1))
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(seed % 2**64)
     for _ in range(100):
         u = random.uniform(0, 0.5, length + order)
         y = np.zeros(length + order)
@@ -117,7 +117,7 @@ def sines(length: int, seed: int = 0, count: int = 2) -> Float[Tensor, "T 1"]:
     check_sizes("sines", length=(length, 1))
     if not 1 <= count <= len(FREQUENCIES):
         raise OptionError(f"sines: count must lie between 1 and {len(FREQUENCIES)}; got {count}.")
-    phases = np.random.default_rng(seed).uniform(0, 2 * np.pi, count)
+    phases = np.random.default_rng(seed % 2**64).uniform(0, 2 * np.pi, count)
     waves = np.sin(np.outer(np.arange(length), FREQUENCIES[:count]) + phases)
     return torch.from_numpy(waves.sum(1, keepdims=True))
 
@@ -130,7 +130,7 @@ def seasons(length: int, seed: int = 0) -> Float[Tensor, "T 1"]:
     ```
     """
     check_sizes("seasons", length=(length, 1))
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(seed % 2**64)
     hour = np.arange(length)
     peak = np.exp(2 * (np.cos(2 * np.pi * (hour / 24 - 0.6)) - 1))
     level = 10 + (6 - 3 * (hour // 24 % 7 > 4)) * peak

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from recurra.data.comma_separated import rows_of, separator_of
-from recurra.errors import DataError
+from recurra.errors import DataError, listed, quoted
 
 LABELS = ("label", "labels", "class", "category", "target", "y", "tags", "tag")
 TEXTS = ("text", "tokens", "values", "sentence", "sequence", "message", "review", "words", "series", "x")
@@ -35,7 +35,7 @@ def read_csv(path: str | Path, text: str) -> Table:
         places.append(f"{path}, line {line}")
         if len(values) != len(columns):
             raise DataError(
-                f"{places[-1]}: {len(values)} values were found for {len(columns)} columns ({', '.join(columns)}). "
+                f"{places[-1]}: {len(values)} values were found for {len(columns)} columns ({listed(columns)}). "
                 "Put values that hold the separator in quotes."
             )
         rows.append(dict(zip(columns, values, strict=True)))
@@ -49,14 +49,25 @@ def read_json_lines(path: str | Path, text: str) -> Table:
         if not line.strip():
             continue
         places.append(f"{path}, line {number}")
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise DataError(f"{places[-1]} is not JSON ({error}). Write one object per line.") from error
+        row = _parse(line, places[-1])
         if not isinstance(row, dict):
             raise DataError(f'{places[-1]} is not an object. Write {{"text": …, "label": …}} on each line.')
         rows.append(row)
     return Table(list(rows[0]) if rows else [], rows, places)
+
+
+def _parse(line: str, place: str) -> Any:
+    try:
+        row = json.loads(line)
+        if r"\ud" in line.lower():  # half a character can be written as an escape
+            json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{place}: {quoted(error.object[error.start])} is half a character. Leave it out.") from None
+    except ValueError as error:
+        raise DataError(f"{place} is not JSON ({error}). Write one object per line.") from error
+    except RecursionError:
+        raise DataError(f"{place} is nested too deeply to be read. Write lists of numbers or of texts.") from None
+    return row
 
 
 def find_columns(
@@ -71,7 +82,7 @@ def find_columns(
     found = table.columns
     for key, name in (("data.text", text), ("data.label", label if labelled else None)):
         if name is not None and name not in found:
-            raise DataError(f"{path} has no column {name!r} ({key}). Found: {', '.join(found)}.")
+            raise DataError(f"{path} has no column {quoted(name)} ({key}). Found: {listed(found)}.")
     lower = {name.lower(): name for name in reversed(found)}
     if label is None:
         label = next((lower[name] for name in LABELS if name in lower and lower[name] != text), None)
@@ -82,7 +93,7 @@ def find_columns(
     if label is None and labelled and text is not None and len(others) == 1:
         label = others[0]
     if label is None and labelled:
-        raise DataError(f"{path}: which column holds the label? Found: {', '.join(found)}. Set data.label=NAME.")
+        raise DataError(f"{path}: which column holds the label? Found: {listed(found)}. Set data.label=NAME.")
     others = [name for name in others if name != label]
     if text is not None:
         return [text], label
@@ -94,10 +105,10 @@ def find_columns(
     if others and all(2 * len(rows) < len(table.rows) for rows in words.values()):
         row, name = min((rows[0], name) for name, rows in words.items() if rows)
         raise DataError(
-            f"{table.places[row]}, {name}: {table.rows[row][name]!r} is not a finite number, as most cells of the column are. "
-            "Correct it, write ? where a value is missing, or name the column of a text with data.text=NAME."
+            f"{table.places[row]}, {name:.40}: {quoted(table.rows[row][name])} is not a finite number, as most cells of the "
+            "column are. Correct it, write ? where a value is missing, or name the column of a text with data.text=NAME."
         )
-    raise DataError(f"{path}: which column holds the text? Found: {', '.join(found)}. Set data.text=NAME.")
+    raise DataError(f"{path}: which column holds the text? Found: {listed(found)}. Set data.text=NAME.")
 
 
 def _is_number(value: Any) -> bool:

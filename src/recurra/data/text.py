@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import glob
-import gzip
 import hashlib
 import math
 import os
 import sysconfig
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from recurra.data.guard import open_file, reads
+from recurra.data.limits import check_limit
 from recurra.data.utf8 import decode
 from recurra.errors import DataError, OptionError
 
@@ -44,6 +44,7 @@ class Split:
     test: list[Document]
 
 
+@reads
 def read_documents(path: str | Path) -> list[Document]:
     """The text of a file, of every text file under a folder, or of every text file that a pattern matches.
 
@@ -175,9 +176,11 @@ def _files_under(folder: Path, leave_out: Collection[str] = ()) -> list[Path]:
 
 def _read_files(files: Iterable[Path], root: Path) -> list[Document]:
     """Those of the files that hold text."""
-    documents = []
+    documents, size = [], 0
     for file in files:
         if file.is_file():  # not a pipe, which would never end
+            size += file.stat().st_size
+            check_limit("file", size, f"{root}, up to {file.name}")
             try:
                 documents.append(Document(file.relative_to(root).as_posix(), _read_text(file)))
             except DataError:
@@ -186,13 +189,10 @@ def _read_files(files: Iterable[Path], root: Path) -> list[Document]:
 
 
 def _read_text(file: Path) -> str:
-    try:
-        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as batches:
-            data = batches.read(HEAD)
-            if b"\0" not in data:
-                data += batches.read()
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{file} was read as gzip, but it is damaged ({error}). Rename or replace it.") from error
+    with open_file(file) as stream:
+        data = stream.read(HEAD)
+        if b"\0" not in data:
+            data += stream.read()
     if not data:
         raise DataError(f"Text was asked for from {file}, but the file is empty. Name one that holds text.")
     if b"\0" in data:
@@ -201,7 +201,7 @@ def _read_text(file: Path) -> str:
             "Convert it to UTF-8, or name another."
         )
     text = decode(data, str(file))
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def _hash(seed: int, name: str) -> bytes:

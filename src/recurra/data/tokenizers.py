@@ -9,13 +9,15 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from recurra.errors import DataError, OptionError, choose_from
+from recurra.data.limits import check_limit, limits
+from recurra.errors import DataError, OptionError, choose_from, quoted
 from recurra.types import Int
 
 Unknown = Literal["error", "replace"]
@@ -23,6 +25,9 @@ Unknown = Literal["error", "replace"]
 UNKNOWN = "<unk>"
 BPE_SIZE = 4096
 """How many tokens `bpe` has by default."""
+COUNTED = 1 << 20
+"""Tokens that are counted between two looks at how many different ones there are."""
+FEWER = "Keep the most frequent ones with data.max_symbols=N, or use data.tokens=byte."
 
 
 class Tokenizer(ABC):
@@ -228,15 +233,27 @@ def build_tokenizer(
         return Bytes(sequences)
     if kind == "bpe":
         return BytePairs(_train_bpe(texts, min_count, (max_size or BPE_SIZE) - 2 * sequences), sequences)
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(text if kind == "char" else split_words(text))
+    counts = _count(kind, texts, limits().vocabulary if max_size is None and min_count == 1 else None)
     if not counts:
         raise DataError(f"A vocabulary of {kind} tokens was asked for, but the text is empty. Give text to train on.")
     often = sorted((token for token in counts if counts[token] >= min_count), key=lambda s: (-counts[s], s))
+    if max_size is None:
+        check_limit("vocabulary", len(often), f"{kind} tokens", FEWER)
     kept = often if max_size is None else often[: max_size - 1 - 2 * sequences]
     cut = len(kept) < len(counts)
     return Characters(sorted(kept), cut, sequences) if kind == "char" else Words(kept, cut, sequences)
+
+
+def _count(kind: str, texts: Iterable[str], most: int | None) -> Counter[str]:
+    """How often each token occurs. `most`: different ones, after which counting would be in vain."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        tokens = iter(text) if kind == "char" else split_words(text)
+        while some := list(islice(tokens, COUNTED)):
+            counts.update(some)
+            if most is not None and len(counts) > most:
+                check_limit("vocabulary", len(counts), f"{kind} tokens", FEWER)
+    return counts
 
 
 def tokenizer_from_json(saved: dict[str, Any]) -> Tokenizer:
@@ -293,7 +310,7 @@ def _refuses(unknown: Unknown | None, cut: bool) -> bool:
 
 def _refuse(what: str, missing: list[str], size: int) -> None:
     names = list(dict.fromkeys(missing))
-    shown = ", ".join(repr(name) for name in names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    shown = ", ".join(quoted(name) for name in names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     raise DataError(f"The vocabulary ({size} tokens) has no {what} {shown}. Leave out what it does not have.")
 
 
@@ -304,6 +321,12 @@ def _utf8(text: str, errors: str) -> bytes:
         raise DataError(
             f"The text holds {text[error.start]!r} at position {error.start:,}, which is half a character. Leave it out."
         ) from error
+
+
+def _whole(text: str) -> str:
+    """A text, refused if it holds half a character, which the package cannot take."""
+    _utf8(text, "strict")
+    return text
 
 
 def _tokenizers() -> Any:
@@ -325,5 +348,5 @@ def _train_bpe(texts: Iterable[str], min_count: int, size: int) -> Any:
         initial_alphabet=sorted(package.pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    model.train_from_iterator(texts, trainer)
+    model.train_from_iterator(map(_whole, texts), trainer)
     return model

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from recurra.data.forest import Forest, make_forest
+from recurra.data.guard import reads
+from recurra.data.limits import check_limit, limits
 from recurra.data.text import Document, read_documents
-from recurra.errors import DataError, choose_from
+from recurra.errors import DataError, choose_from, listed, quoted
 
 LABELS = ("every", "root", "outer")
 """What the first word of a bracket is: a label to learn (`every`); a label, of which only the outermost is learned (`root`);
@@ -67,7 +70,7 @@ class TreeVocabulary:
         strange = next((label for tree in trees for label in tree.labels if label not in self._classes), None)
         if strange is not None:
             raise DataError(
-                f"the label {strange!r} was not among those that were learned: {', '.join(self.classes)}. "
+                f"the label {quoted(strange)} was not among those that were learned: {listed(self.classes)}. "
                 "Give trees with those labels."
             )
         return make_forest(
@@ -100,10 +103,12 @@ def build_vocabulary(train: Sequence[Tree], others: Sequence[Tree] = (), min_cou
     kept = sorted((s for s in counts if counts[s] >= min_count), key=lambda s: (-counts[s], s))
     everything = [*train, *others]
     classes = {label for tree in everything for label in tree.labels if label is not None}
+    check_limit("vocabulary", max(len(kept), len(classes)), "the trees", "Set data.min_count.")
     widest = max((max(Counter(tree.parents[1:]).values(), default=0) for tree in everything), default=0)
     return TreeVocabulary(kept, sorted(classes), max(1, widest))
 
 
+@reads
 def read_trees(path: str | Path, labels: str = "every") -> list[Tree]:
     """The trees of a file, a folder or a pattern, by what the files are called.
 
@@ -158,7 +163,7 @@ def parse_expressions(text: str, name: str = "the text", labels: str = "every") 
     ```
     """
     choose_from("labels", labels, LABELS)
-    fail = partial(_fail, text, name)
+    fail, deepest = partial(_fail, text, name), limits().nesting
     trees: list[Tree] = []
     nodes: list[_Node] = []  # of the tree that is being read
     opened: list[int] = []  # which of them are brackets that are open
@@ -169,7 +174,9 @@ def parse_expressions(text: str, name: str = "the text", labels: str = "every") 
             fail(here, "a bracket opens where a label was expected. Write (LABEL word) or (LABEL (…) (…)).")
         elif word != "(" and inner is None:
             found = (
-                "a bracket is closed that was never opened" if word == ")" else f"{word!r} stands outside of brackets"
+                "a bracket is closed that was never opened"
+                if word == ")"
+                else f"{quoted(word)} stands outside of brackets"
             )
             fail(here, f"{found}. A tree is (LABEL word) or (LABEL (…) (…)).")
         elif word == ")" and inner is not None:
@@ -186,6 +193,8 @@ def parse_expressions(text: str, name: str = "the text", labels: str = "every") 
             if inner is not None:
                 inner.children += 1
             opened += [len(nodes) - 1] if word == "(" else []
+            if len(opened) > deepest:
+                check_limit("nesting", len(opened), name)
     if opened:
         fail(nodes[0].place, "the bracket that opens here is never closed. Add the missing ).")
     return trees
@@ -253,15 +262,19 @@ _JSON = re.compile(
 
 
 def parse_json(text: str, name: str = "the text", line: int = 1) -> Any:
-    """What `json.loads` gives, at any depth; `line`: the number of the text's first line, for errors."""
+    """What `json.loads` gives, also at depths that it does not read; `line`: the number of the text's first line, for errors."""
     fail = partial(_fail, text, name, line=line)
 
     def scalar(place: int, word: str) -> Any:
         try:
-            return json.loads(word)
+            value = json.loads(word)
+            if isinstance(value, str):
+                value.encode()
+            return value
         except ValueError as error:
-            fail(place, f"{word!r} cannot be read as JSON ({error}).")
+            fail(place, f"{quoted(word)} cannot be read as JSON ({error}).")
 
+    deepest = limits().nesting + 1
     top: list[Any] = []
     inside: list[Any] = [top]  # the lists and objects that are open
     keys: list[str] = []
@@ -270,7 +283,7 @@ def parse_json(text: str, name: str = "the text", line: int = 1) -> Any:
         mark, word = token["mark"], token["value"]
         here = token.start(token.lastgroup or 0)
         if expected == "the end" or token["bad"]:
-            fail(here, f"{expected} was expected in this JSON, but there is {token.group().strip()!r}.")
+            fail(here, f"{expected} was expected in this JSON, but there is {quoted(token.group().strip())}.")
         holder = inside[-1]
         if word is not None and expected.startswith("a key") and word[0] == '"':
             keys.append(scalar(here, word))
@@ -292,10 +305,12 @@ def parse_json(text: str, name: str = "the text", line: int = 1) -> Any:
                 holder.append(value)
             if word is None:
                 inside.append(value)
+                if len(inside) > deepest:
+                    check_limit("nesting", len(inside) - 1, name)
                 expected = "a value or ]" if mark == "[" else "a key or }"
                 continue
         else:
-            fail(here, f"{expected} was expected in this JSON, but there is {mark or word!r}.")
+            fail(here, f"{expected} was expected in this JSON, but there is {quoted(mark or word)}.")
         holder = inside[-1]
         expected = "the end" if holder is top else "a comma or }" if isinstance(holder, dict) else "a comma or ]"
     if expected != "the end":
@@ -322,7 +337,7 @@ def json_tree(value: Any, where: str = "the tree", labels: str = "every") -> Tre
         if isinstance(node, dict):
             strange = [key for key in node if key not in ("label", "symbol", "children")]
             if strange:
-                raise DataError(f"{where}: a node has label, symbol and children, but here is {strange[0]!r}.")
+                raise DataError(f"{where}: a node has label, symbol and children, but here is {quoted(strange[0])}.")
             token, label, children = node.get("symbol"), node.get("label"), node.get("children") or []
             if not isinstance(children, list) or isinstance(token, list | dict) or isinstance(label, list | dict):
                 raise DataError(f"{where}: children must be a list, symbol and label a text or a number.")
@@ -355,12 +370,16 @@ def python_trees(documents: Iterable[Document]) -> list[Tree]:
     for document in documents:
         label = document.name.split("/")[0].removesuffix(".py")
         try:
-            module = ast.parse(document.text)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of the source's own style
+                module = ast.parse(document.text)
         except SyntaxError as error:
             where = f"{document.name}, line {error.lineno}, column {error.offset}"
             raise DataError(f"{where}: this is not Python ({error.msg}). Leave the file out.") from None
         except (RecursionError, MemoryError, ValueError) as error:
-            raise DataError(f"{document.name} cannot be parsed as Python ({error}). Leave the file out.") from None
+            raise DataError(
+                f"{document.name} cannot be parsed as Python ({error!s:.80}). Leave the file out."
+            ) from None
         waiting: list[ast.AST] = [module]
         while waiting:
             node = waiting.pop()

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from recurra.data.comma_separated import finite_number
-from recurra.errors import DataError
+from recurra.data.comma_separated import fault_of, usable_number
+from recurra.errors import DataError, listed, quoted
 
 Array = npt.NDArray[np.float64]
 MISSING = ("?", "nan", "")
@@ -52,7 +52,7 @@ def read_ts(path: str | Path, text: str, *, labelled: bool = True) -> tuple[list
             classes.append(channels.pop().strip())
             if labelled and known and classes[-1] not in known:
                 raise DataError(
-                    f"{path}, line {number}: the class {classes[-1]!r} is none of @classLabel: {', '.join(known[:20])}. "
+                    f"{path}, line {number}: the class {quoted(classes[-1])} is none of @classLabel: {listed(known)}. "
                     "Correct it, or add it there."
                 )
         series.append(_channels(f"{path}, line {number}", channels))
@@ -77,7 +77,7 @@ def number(value: str, where: str) -> float:
     """A finite number, or NaN for one that is missing."""
     if value.strip().lower() in MISSING:
         return float("nan")
-    read = finite_number(value)
+    read = usable_number(value)
     if read is None:
-        raise DataError(f"{where}: {value.strip()!r} is not a finite number. Write ? where a value is missing.")
+        raise DataError(f"{where}: {quoted(value.strip())} {fault_of(value)}. Write ? where a value is missing.")
     return read

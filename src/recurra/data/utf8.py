@@ -1,22 +1,10 @@
-"""Bytes of a file, or of standard input, and their text: always UTF-8, whatever the machine's own encoding is."""
+"""Bytes of a file, or of standard input, as text: always UTF-8, whatever the machine's own encoding is."""
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
-from pathlib import Path
 
 from recurra.errors import DataError
-
-
-def read_bytes(path: str | Path) -> bytes:
-    """What a file holds, unpacked if its name ends in `.gz`."""
-    try:
-        data = Path(path).read_bytes()
-        return gzip.decompress(data) if str(path).endswith(".gz") else data
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
 
 
 def decode(data: bytes, about: str, line: int = 1) -> str:

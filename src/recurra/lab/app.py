@@ -28,6 +28,7 @@ def make_app(folder: LabFolder, token: str, port: int) -> Guard:
     app.exception_handler(RecurraError)(_user_error)
     app.exception_handler(RequestValidationError)(_invalid)
     app.exception_handler(HTTPException)(_http_error)
+    app.exception_handler(Exception)(_failed)
     return Guard(app, token, port)
 
 
@@ -48,3 +49,7 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
     if isinstance(error.__cause__, TooLarge):  # FastAPI makes a 400 of whatever goes wrong while it reads a body
         return _line(TOO_LARGE, 413)
     return _line(f"the lab has nothing there ({error.detail}).", error.status_code)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return _line(f"the lab failed: {type(error).__name__}. Its log says more.", 500)

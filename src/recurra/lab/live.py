@@ -12,12 +12,16 @@ from typing import Any
 
 from recurra.errors import RunError
 from recurra.lab.folder import LabFolder
-from recurra.runs.folder import METRICS, RECIPE, RunFolder
+from recurra.runs.creation import RECIPE
+from recurra.runs.folder import METRICS, RunFolder
 from recurra.runs.lock import holder
 from recurra.runs.log import Log
 
 EVERY = 1.0
 """Seconds between two looks."""
+MANY = 4
+"""Streams that are told of news every second. Where there are more, each is told less often, so that all of them together do not
+take the cores from a training."""
 BEATS = 10
 """Looks without news after which a page is told that the lab is still there."""
 
@@ -38,7 +42,7 @@ class Live:
     """The runs of a folder, looked at again when somebody asks."""
 
     def __init__(self, folder: LabFolder):
-        self.folder, self.version = folder, 0
+        self.folder, self.version, self.followers = folder, 0, 0
         self.runs: dict[str, Known] = {}
         self._looked = -EVERY
         self._lock = asyncio.Lock()
@@ -95,15 +99,19 @@ class Live:
     async def follow(self) -> AsyncIterator[dict[str, Any] | None]:
         """All runs at first, then those that change, as they do."""
         seen, idle = -1, 0
-        while not self.folder.closing.is_set():
-            await self.look()
-            if self.version != seen:
-                yield self.news(seen)
-                seen, idle = self.version, 0
-            elif (idle := idle + 1) >= BEATS:
-                idle = 0
-                yield None
-            await asyncio.sleep(EVERY)
+        self.followers += 1
+        try:
+            while not self.folder.closing.is_set():
+                await self.look()
+                if self.version != seen:
+                    yield self.news(seen)
+                    seen, idle = self.version, 0
+                elif (idle := idle + 1) >= BEATS:
+                    idle = 0
+                    yield None
+                await asyncio.sleep(EVERY * max(1.0, self.followers / MANY))
+        finally:
+            self.followers -= 1
 
     def log(self, name: str) -> Log:
         """The log of a run."""

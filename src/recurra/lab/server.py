@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from recurra.errors import OptionError, RunError
-from recurra.runs.folder import RECIPE
+from recurra.runs.creation import RECIPE
 
 if TYPE_CHECKING:
     from recurra.tasks.run import Run

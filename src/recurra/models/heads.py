@@ -26,6 +26,8 @@ from recurra.types import Float
 LEVELS = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 SMALLEST = 1e-4
 """No standard deviation is smaller: the density of a series without noise would grow without end."""
+BISECTIONS = 60
+"""Halvings until an interval of a few standard deviations is narrower than the digits of a float64."""
 
 
 class Head(nn.Module, ABC):
@@ -55,6 +57,11 @@ class Head(nn.Module, ABC):
     @abstractmethod
     def draw(self, predicted: Float[Tensor, "*N P"], noise: Float[Tensor, "*N C"]) -> Float[Tensor, "*N C"]:
         """Values, one for each number of `noise`, which is uniform in (0, 1)."""
+
+    def quantiles(self, predicted: Float[Tensor, " P"], levels: Float[Tensor, " L"]) -> Float[Tensor, "L C"]:
+        """Of each channel of one step, the value that is not exceeded with each of some probabilities."""
+        # a draw is the value at the level that is drawn, where levels rise with values
+        return self.draw(predicted.expand(len(levels), -1), levels[:, None].expand(-1, self.channels))
 
     def around(self, predicted: Float[Tensor, "*N P"], last: Float[Tensor, "*N C"]) -> Float[Tensor, "*N P"]:
         """The same, moved by the last value."""
@@ -105,6 +112,18 @@ class Mixture(Head):
         within = (1 - (end - noise) / share).clamp(1e-9, 1 - 1e-9)
         return m + s * _normal(within).to(m)
 
+    def quantiles(self, predicted: Tensor, levels: Tensor) -> Tensor:
+        """By bisection of the distribution function: components overlap, so that a draw is no quantile."""
+        logits, mean, scale = (each.double() for each in self._parts(predicted))
+        shares, wanted = logits.softmax(-1), levels.double()[:, None]
+        low, high = ((mean + far * scale).amin(-1) if far < 0 else (mean + far * scale).amax(-1) for far in (-9, 9))
+        low, high = (each.expand(len(levels), -1) for each in (low, high))
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            below = (shares * torch.special.ndtr((middle[..., None] - mean) / scale)).sum(-1) < wanted
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        return (low + high) / 2
+
     def around(self, predicted: Tensor, last: Tensor) -> Tensor:
         return _moved(self._split(predicted), last, slice(self.components, 2 * self.components))
 
@@ -154,7 +173,11 @@ class Bernoulli(Head):
         return binary_cross_entropy_with_logits(predicted, targets, reduction="none")
 
     def draw(self, predicted: Tensor, noise: Tensor) -> Tensor:
-        return (noise < predicted.double().sigmoid()).to(predicted.dtype)
+        return (noise < self.chances(predicted)).to(predicted.dtype)
+
+    def chances(self, predicted: Float[Tensor, "*N C"]) -> Float[Tensor, "*N C"]:
+        """The probability of a 1 in each channel, from its logit."""
+        return predicted.double().sigmoid()
 
 
 class Chain(Bernoulli):

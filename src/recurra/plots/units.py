@@ -17,6 +17,7 @@ from torch import Tensor
 from recurra.analysis.neurons import Activity, Finding, Unit
 from recurra.analysis.unit_study import Reading, UnitStudy, holds
 from recurra.plots.figure import COLOURS, painter
+from recurra.results import visible
 from recurra.types import Float
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class ColouredText:
             shade = [round(255 - (255 - c) * 0.8 * abs(level) / LEVELS) for c in (HIGH if level > 0 else LOW)]
             # a terminal's underline hides underscores
             style = f"{'bold ' if is_held else ''}black on rgb({','.join(map(str, shade))})"
-            made.append(text.replace("\n", " \n"), style=style)
+            made.append(visible(text).replace("\n", " \n"), style=style)
         return made
 
 

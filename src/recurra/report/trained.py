@@ -9,6 +9,7 @@ from recurra.layers.recurrent import Recurrent
 from recurra.report.page import Figure, Section, escape, table, text_block
 from recurra.report.subject import Subject
 from recurra.tasks.catalogue import RECIPES
+from recurra.tasks.engine_note import engine_sentence
 from recurra.tasks.settings import describe
 
 
@@ -24,6 +25,8 @@ def trained_section(subject: Subject) -> Section:
     steps = max((row["step"] for row in run.metrics), default=0)
     trained = f"{steps:,} steps" if run.is_trained else "not at all: there is no checkpoint yet"
     rows.append(["trained", f"{trained}; seed {recipe.seed}, {recipe.dtype} on {recipe.device}"])
+    told = [each for each in run.metrics if isinstance(each.get("engine"), str) and "engine_because" in each]
+    rows += [["engine", engine_sentence(each)] for each in told]
     usual = {name: value for name, value, _ in describe(RECIPES[recipe.name].settings)}
     settings = [[name, _written(value), about] for name, value, about in describe(recipe)]
     changed = [row for row, (name, value, _) in zip(settings, describe(recipe), strict=True) if value != usual[name]]

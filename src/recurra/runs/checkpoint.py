@@ -16,9 +16,11 @@ from torch import Tensor, nn
 
 from recurra.errors import RunError
 from recurra.runs.disk import pack, reason, to_json, unpack
+from recurra.runs.reading import read_bounded
 
 WEIGHTS, TENSORS, FACTS, MANIFEST = "weights.safetensors", "resume.safetensors", "resume.json", "manifest.json"
-FORMAT = 1
+FORMAT = 2
+"""Of the manifest. 1 did not say which run and which best checkpoint it belongs with."""
 
 _KNOWN = """
     float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2 complex64 bool
@@ -62,33 +64,54 @@ class Checkpoint:
         """What using the model needs, without what going on with its training does."""
         return Checkpoint(self.step, self.evaluated)
 
-    def to_files(self) -> dict[str, bytes]:
-        """The files of the checkpoint, by name; the manifest last."""
+    def to_files(self, **belongs: str) -> dict[str, bytes]:
+        """The files of the checkpoint, by name; the manifest last, with what the checkpoint belongs to."""
         facts = to_json({"facts": pack(self.facts), "step": self.step}, "facts")
         files = {
             WEIGHTS: _to_bytes(self.weights, "weights"),
             TENSORS: _to_bytes(self.tensors, "tensors"),
             FACTS: facts,
         }
-        return files | {MANIFEST: _manifest(files, self.step)}
+        return files | {MANIFEST: _manifest(files, self.step, belongs)}
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
     """The checkpoint in a folder, if every byte of it is as it was written; otherwise an error that says what is not."""
+    return open_checkpoint(folder)[0]
+
+
+def open_checkpoint(folder: Path) -> tuple[Checkpoint, dict[str, Any]]:
+    """The checkpoint in a folder, and its manifest."""
     try:
         files = _read(folder)
     except OSError as error:
         name = Path(error.filename).name if error.filename else folder.name
         raise RunError(f"{name}: {reason(error)}") from error
-    _verify(files)
+    said = _verify(files)
     try:
         kept = json.loads(files[FACTS])
-        if files.pop(MANIFEST) != _manifest(files, kept["step"]):  # the files are sound: it is the manifest that is not
+        step, facts = kept["step"], unpack(kept["facts"])
+        belongs = {name: said[name] for name in BELONGS if name in said}
+        found = files.pop(MANIFEST)
+        # the files are sound: if anything is not, it is the manifest
+        if found != _manifest(files, step, belongs, said["format"]) or not 0 <= step < 2**62 or type(step) is not int:
             raise RunError(f"{MANIFEST} is damaged")
+        if not isinstance(facts, dict):
+            raise TypeError("its facts are no object")
         weights, tensors = _from_bytes(files[WEIGHTS]), _from_bytes(files[TENSORS])
-        return Checkpoint(step=kept["step"], weights=weights, tensors=tensors, facts=unpack(kept["facts"]))
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RunError(f"{folder.name} cannot be read: {error}") from error
+        return Checkpoint(step=step, weights=weights, tensors=tensors, facts=facts), said
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, MemoryError) as error:
+        raise RunError(f"{folder.name} cannot be read: {str(error)[:200]}") from error
+
+
+def read_manifest(folder: Path) -> tuple[dict[str, Any], str] | None:
+    """What the manifest of a checkpoint says, and its digest, with no look at the other files; `None` where it cannot be read."""
+    try:
+        data = read_bounded(folder / MANIFEST, MOST_MANIFEST)
+        said = json.loads(data)
+    except (RunError, ValueError, RecursionError):
+        return None
+    return (said, _digest(data)) if isinstance(said, dict) and type(said.get("step")) is int else None
 
 
 def restore_weights(module: nn.Module, weights: dict[str, Tensor], about: str) -> None:
@@ -118,40 +141,78 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _manifest(files: dict[str, bytes], step: int) -> bytes:
-    return to_json({"files": _listing(files), "format": FORMAT, "step": step}, MANIFEST)
+BELONGS = ("kind", "run", "best")
+"""What a manifest may name: as what it was saved (last, best), the run (by the digest of its manifest), and the best checkpoint
+that it goes with."""
+MOST_MANIFEST = 1 << 20
+
+
+def _manifest(files: dict[str, bytes], step: int, belongs: dict[str, str], form: int = FORMAT) -> bytes:
+    return to_json({"files": _listing(files), "format": form, "step": step} | belongs, MANIFEST)
 
 
 def _listing(files: dict[str, bytes]) -> dict[str, Any]:
     return {name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)} for name, data in files.items()}
 
 
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def manifest_digest(files: dict[str, bytes]) -> str:
+    """By what another checkpoint names this one."""
+    return _digest(files[MANIFEST])
+
+
 def _read(folder: Path) -> dict[str, bytes]:
-    """All files through one handle on the folder: a writer that renames it meanwhile cannot mix two checkpoints."""
+    """All files through one handle on the folder: a writer that renames it meanwhile cannot mix two checkpoints. Sizes are
+    compared before anything is read."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        files = {}
-        for name in (WEIGHTS, TENSORS, FACTS, MANIFEST):
-            with open(name, "rb", opener=lambda path, flags: os.open(path, flags, dir_fd=handle)) as file:
+        files: dict[str, bytes] = {}
+        for name in (MANIFEST, WEIGHTS, TENSORS, FACTS):
+
+            def inside(path: str, flags: int) -> int:
+                return os.open(path, flags | os.O_NONBLOCK, dir_fd=handle)
+
+            with open(name, "rb", opener=inside) as file:
+                size = os.fstat(file.fileno()).st_size
+                if name == MANIFEST and size > MOST_MANIFEST:
+                    raise RunError(f"{MANIFEST} is damaged")
+                if name != MANIFEST and size != _listed_size(files[MANIFEST], name):
+                    raise RunError(f"{name} is damaged: its size or checksum is not that of {MANIFEST}")
                 files[name] = file.read()
-        return files
+        return {name: files[name] for name in (WEIGHTS, TENSORS, FACTS, MANIFEST)}
+    except MemoryError:
+        raise RunError(f"{folder.name} is larger than the memory") from None
     finally:
         os.close(handle)
 
 
-def _verify(files: dict[str, bytes]) -> None:
+def _listed_size(manifest: bytes, name: str) -> int:
+    try:
+        size = json.loads(manifest)["files"][name]["size"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise RunError(f"{MANIFEST} is damaged") from None
+    return size if type(size) is int else -1
+
+
+def _verify(files: dict[str, bytes]) -> dict[str, Any]:
     found = dict(files)
     manifest = found.pop(MANIFEST)
     try:
-        said = json.loads(manifest)
+        said: dict[str, Any] = json.loads(manifest)
         listed = {name: said["files"][name] for name in found}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise RunError(f"{MANIFEST} is damaged") from None
-    if said.get("format") != FORMAT:
-        raise RunError(f"{MANIFEST} has format {said.get('format')!r}, and this version of Recurra reads {FORMAT}")
+    if said.get("format") not in (1, FORMAT):
+        raise RunError(
+            f"{MANIFEST} has format {str(said.get('format'))[:40]!r}, and this version of Recurra reads {FORMAT}"
+        )
     for name, truth in _listing(found).items():
         if listed[name] != truth:
             raise RunError(f"{name} is damaged: its size or checksum is not that of {MANIFEST}")
+    return said
 
 
 def _to_bytes(tensors: dict[str, Tensor], about: str) -> bytes:
@@ -179,5 +240,8 @@ def _from_bytes(data: bytes) -> dict[str, Tensor]:
     size = int.from_bytes(data[:8], "little")
     odd = json.loads(json.loads(data[8 : 8 + size]).get("__metadata__", {}).get(_ODD, "{}"))
     for name, kept in odd.items():
-        tensors[name] = tensors[name].view(getattr(torch, kept["dtype"])).reshape(kept["shape"])
+        dtype = getattr(torch, kept["dtype"], None)
+        if not isinstance(dtype, torch.dtype):
+            raise ValueError(f"{name} is of no type that there is")
+        tensors[name] = tensors[name].view(dtype).reshape(kept["shape"])
     return tensors

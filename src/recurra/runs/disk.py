@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import math
@@ -67,6 +68,14 @@ def replace_file(path: Path, data: bytes) -> None:
             new.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def refuse_without_room(folder: Path, size: int) -> None:
+    """Fail as a full disk does, before anything is written, where what is to be written has no room."""
+    found = os.statvfs(folder)
+    free = found.f_bavail * found.f_frsize
+    if free < size:
+        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {size:,} bytes are needed, and {free:,} are free")
 
 
 def arrays_to_bytes(arrays: Mapping[str, Tensor]) -> bytes:

@@ -52,7 +52,7 @@ def holder(folder: Path) -> int | None:
 def hold(folder: Path) -> Iterator[None]:
     """Be the only writer of a folder, or refuse at once."""
     try:
-        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise RunError(f"{folder} cannot be locked: {reason(error)}.") from error
     _held.add(handle)

@@ -21,6 +21,7 @@ POINTS = 400
 """Points of a curve, at most."""
 _TAIL = 20_000
 """Bytes at the end of a log in which its last rows are looked for."""
+_WORDS = {word: unpack(word) for word in ("NaN", "Infinity", "-Infinity")}
 _VALID = b'"valid":'
 
 
@@ -116,13 +117,13 @@ class Log:
         if not new:
             return
         self._curves.clear()
-        for line in new.split(b"\n"):
-            row = _row(line)
+        for row in _rows(new):
             for name, value in row.items():
-                if name != "step" and isinstance(value, int | float):
+                number = _WORDS.get(value) if isinstance(value, str) else value
+                if name != "step" and isinstance(number, int | float):
                     steps, values = self._columns.setdefault(name, (array("q"), array("d")))
                     steps.append(row["step"])
-                    values.append(float(value))
+                    values.append(number)
         self._read += len(new)
 
     def _new(self, start: int) -> bytes:
@@ -150,6 +151,17 @@ def thin(name: str, steps: np.ndarray[Any, Any], values: np.ndarray[Any, Any], p
     ends = np.append(starts[1:], len(values))
     mean = np.add.reduceat(values, starts) / (ends - starts)
     return Curve(name, steps[ends - 1], mean, np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts))
+
+
+def _rows(data: bytes) -> list[dict[str, Any]]:
+    """The rows of whole lines: all in one go, which is twice as fast; one by one where a line is damaged."""
+    lines = data.split(b"\n")[:-1]
+    try:
+        found = json.loads(b"[" + b",".join(lines) + b"]")
+    except ValueError:
+        return [_row(line) for line in lines]
+    whole = len(found) == len(lines) and all(isinstance(row, dict) and type(row.get("step")) is int for row in found)
+    return found if whole else [_row(line) for line in lines]
 
 
 def _row(line: bytes) -> dict[str, Any]:

@@ -1,28 +1,57 @@
-"""The log of a run: one row, one line of JSON. Equal rows give equal bytes."""
+"""The log of a run: one row, one line of JSON. Equal rows give equal bytes.
+
+Each line ends with a checksum of itself and of the checksum before it, `"crc":"1a2b3c4d"`: a changed byte, a lost line and
+lines in another order are seen. It is in the line, so that one write adds both: there is no moment at which a kill leaves
+a row without one. Logs of older versions have none, and are read as they are.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from recurra.errors import RunError
 from recurra.runs.disk import pack, reason, replace_file, to_json, unpack
+from recurra.runs.reading import read_bounded
+
+CHECK = "crc"
+_END = re.compile(rb',"crc":"([0-9a-f]{8})"}$')
+_SIZE = len(b',"crc":"01234567"}')
+_NUMBERS = ("loss", "valid", "gradient_norm", "learning_rate")
+_FURTHEST = 2**53
+LARGEST = 1 << 36
 
 
-def append_rows(file: Path, rows: list[dict[str, Any]]) -> None:
-    """Add rows at the end in one write; on an error the file is as it was."""
+@dataclass(frozen=True)
+class Log:
+    """The rows that are sound, and the numbers of the lines that are not."""
+
+    rows: list[dict[str, Any]]
+    damaged: list[int]
+
+
+def append_rows(file: Path, rows: list[dict[str, Any]], run: str | None = None) -> None:
+    """Add rows at the end in one write; on an error the file is as it was.
+
+    - `run`: what the checksum of the first line goes on from, so that the log of another run is not taken for this one's.
+    """
     for row in rows:
-        if type(row.get("step")) is not int:
-            raise TypeError(f"a row of metrics needs a whole number as its step; got {row!r}.")
-    data = b"".join(to_json(pack(row), "metrics") for row in rows)
-    if not data:
+        if type(row.get("step")) is not int or CHECK in row:
+            raise TypeError(f"a row of metrics needs a whole number as its step, and no {CHECK!r}; got {row!r}.")
+    bodies = [to_json(pack(row), "metrics")[:-1] for row in rows]
+    if not bodies:
         return
     try:
-        handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
         try:
             end = _trim(handle)
+            data = _chain(bodies, _last_check(handle, end) if end else run or "")
             try:
                 left = data[os.write(handle, data) :]
                 while left:  # a signal or a full disk cut it short: the next attempt goes on, or says which
@@ -36,45 +65,138 @@ def append_rows(file: Path, rows: list[dict[str, Any]]) -> None:
         raise RunError(f"{file} cannot be written: {reason(error)}.") from error
 
 
-def read_rows(file: Path) -> list[dict[str, Any]]:
-    """Every row, in order. A last line that is still being written is left out."""
-    rows = []
-    for number, line in enumerate(_lines(file), start=1):
-        row = _row(line)
+def read_rows(file: Path, *, checked: bool = False, run: str | None = None) -> Log:
+    """Every sound row, in order. A last line that is still being written is left out.
+
+    - `checked`: every line must have its checksum; otherwise those before the first that has one need none. `run`: as for
+      `append_rows`; where it is not known, the checksum of the first line is not verified.
+    """
+    rows, damaged = [], []
+    for number, (line, is_sound) in enumerate(_verified(_lines(file), checked, run), start=1):
+        row = _row(line) if is_sound else None
         if row is None:
-            raise RunError(f"{file}: line {number} is damaged. Delete that line, or resume the run, which does.")
-        rows.append(row)
-    return rows
+            damaged.append(number)
+        else:
+            rows.append(row)
+    return Log(rows, damaged)
 
 
-def rewind_rows(file: Path, step: int) -> None:
-    """Drop the rows after `step` and whatever is not a row; the bytes of the rest stay as they are."""
-    kept = [line for line in _lines(file) if (row := _row(line)) is not None and row["step"] <= step]
+def scan(file: Path, *, checked: bool = False, run: str | None = None) -> tuple[list[int], int]:
+    """The numbers of the damaged lines, and the step of the last sound one; rows with a checksum are not parsed."""
+    damaged, last = [], b""
+    for number, (line, is_sound) in enumerate(_verified(_lines(file), checked, run), start=1):
+        if is_sound and (line.endswith(b'"}') or _row(line) is not None):
+            last = line
+        else:
+            damaged.append(number)
+    row = _row(last) if last else None
+    return damaged, 0 if row is None else row["step"]
+
+
+def glance(file: Path, *, checked: bool = False, run: str | None = None) -> Log:
+    """The last row, and all with a validation: what a list of runs shows. Checksums are verified, and only these lines parsed."""
+    rows, damaged, last = [], [], None
+    for number, (line, is_sound) in enumerate(_verified(_lines(file), checked, run), start=1):
+        if not is_sound:
+            damaged.append(number)
+        elif b'"valid":' in line:
+            last = None
+            row = _row(line)
+            damaged += [number] if row is None else []
+            rows += [] if row is None else [row]
+        else:
+            last = line
+    row = None if last is None else _row(last)
+    return Log(rows if row is None else [*rows, row], damaged)
+
+
+def rewind_rows(file: Path, step: int, run: str | None = None) -> list[int]:
+    """Drop the rows after `step` and whatever is not a sound row; the bytes of the rest stay as they are, unless a row among
+    them was lost, which breaks the chain of checksums. The numbers of the damaged lines."""
+    lines = _lines(file)
+    kept, damaged, broken = [], [], False
+    for number, (line, is_sound) in enumerate(_verified(lines, False, run), start=1):
+        row = _row(line) if is_sound else None
+        if row is None:
+            damaged.append(number)
+            broken = True
+        elif row["step"] <= step:
+            kept.append(line)
+    # rows after the step that stand between others were not written by one training: chain anew as well
+    broken = broken or kept != lines[: len(kept)]
     data = b"".join(line + b"\n" for line in kept)
+    if broken and any(_END.search(line) for line in kept):
+        data = _chain([_body(line) for line in kept], run or "")
     try:
         if file.exists() and data != file.read_bytes():
             replace_file(file, data)
     except OSError as error:
         raise RunError(f"{file} cannot be rewound: {reason(error)}.") from error
+    return damaged
+
+
+def _chain(bodies: list[bytes], check: str) -> bytes:
+    """Lines with their checksums, after the line with that one."""
+    made = []
+    for body in bodies:
+        check = _checksum(body, check)
+        made.append(b'%s,"crc":"%s"}\n' % (body[:-1], check.encode()))
+    return b"".join(made)
+
+
+def _checksum(body: bytes, before: str) -> str:
+    return f"{zlib.crc32(body, zlib.crc32(before.encode())):08x}"
+
+
+def _body(line: bytes) -> bytes:
+    return line[:-_SIZE] + b"}" if _END.search(line) else line
+
+
+def _check_of(line: bytes) -> str:
+    found = _END.search(line[-_SIZE:])
+    return found[1].decode() if found else ""
+
+
+def _verified(lines: list[bytes], checked: bool, run: str | None) -> Iterator[tuple[bytes, bool]]:
+    """Each line, and whether its checksum is right; one without is, where none is asked for and none came before."""
+    crc32, find = zlib.crc32, _END.search
+    before: bytes | None = None if run is None else run.encode()
+    for line in lines:
+        found = find(line, max(0, len(line) - _SIZE))
+        if found:
+            check = found[1]
+            yield line, before is None or b"%08x" % crc32(b"}", crc32(line[:-_SIZE], crc32(before))) == check
+            checked, before = True, check
+        else:
+            yield line, not checked
+            before = b""
+
+
+def _last_check(handle: int, end: int) -> str:
+    size = min(end, _SIZE + 1)
+    return _check_of(os.pread(handle, size, end - size)[:-1]) if size else ""
 
 
 def _lines(file: Path) -> list[bytes]:
     """The whole lines: what follows the last line's end is half a line."""
-    try:
-        return file.read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError:
+    if not os.path.lexists(file):
         return []
-    except OSError as error:
-        raise RunError(f"{file} cannot be read: {reason(error)}.") from error
+    try:
+        return read_bounded(file, LARGEST).split(b"\n")[:-1]
+    except MemoryError as error:
+        raise RunError(f"{file} cannot be read: it is larger than the memory.") from error
 
 
 def _row(line: bytes) -> dict[str, Any] | None:
     """The row on a line; `None` if it is not one."""
     try:
-        row = json.loads(line)
-    except ValueError:
+        row = json.loads(_body(line))
+    except (ValueError, RecursionError):
         return None
-    return unpack(row) if isinstance(row, dict) and type(row.get("step")) is int else None
+    if not isinstance(row, dict) or type(row.get("step")) is not int or not 0 <= row["step"] <= _FURTHEST:
+        return None
+    found: dict[str, Any] = unpack(row)
+    return None if any(type(found.get(name, 0)) not in (int, float) for name in _NUMBERS) else found
 
 
 def _trim(handle: int) -> int:

@@ -23,6 +23,7 @@ from recurra.errors import OptionError
 from recurra.layers.recurrent import Recurrent
 from recurra.models.sampling import Choice
 from recurra.tasks.results import Examples, Flags, Forecast, Predictions, TextScore, Translation
+from recurra.tasks.streaming import Streaming
 from recurra.training.tree_penalty import Steps
 from recurra.types import Float
 
@@ -90,6 +91,12 @@ class Forecasts(Protocol):
     """forecasts how a series goes on"""
 
     def forecast(self, model: Any, steps: int, data: str | None = None) -> Forecast: ...
+
+
+class Streams(Protocol):
+    """reads a stream step by step and predicts what follows"""
+
+    def streaming(self, model: Any) -> Streaming: ...
 
 
 class FlagsEvents(Protocol):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from recurra.errors import RunError, choose_from
+from recurra.errors import OptionError, RunError, choose_from
 from recurra.runs.folder import RunFolder
+from recurra.tasks.own_cells import open_cells
 from recurra.tasks.recipe import RECIPES, Recipe
 from recurra.tasks.settings import from_dict
 from recurra.tasks.task import Task
@@ -37,10 +38,14 @@ def make_task(settings: Any, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] 
 def open_task(folder: RunFolder, ranks: Ranks = Ranks()) -> Task[Any]:
     """The task of a run folder."""
     name = folder.recipe.get("name")
-    if name not in RECIPES:
-        raise RunError(f"{folder.path}: recipe.json is of {name!r}, which is none of {', '.join(RECIPES)}.")
-    settings = from_dict(type(RECIPES[name].settings), folder.resolved_recipe())
+    if not isinstance(name, str) or name not in RECIPES:
+        raise RunError(f"{folder.path}: recipe.json is of {str(name)[:40]!r}, which is none of {', '.join(RECIPES)}.")
+    try:
+        settings = from_dict(type(RECIPES[name].settings), folder.resolved_recipe())
+    except OptionError as error:
+        raise RunError(f"{folder.path}: recipe.json: {str(error)[:300]}") from error
     task: Task[Any] = make_task(settings, ranks, folder.vocabulary)
+    task.cells = open_cells(folder, settings)
     if folder.vocabulary is None and type(task).make_vocabulary is not Task.make_vocabulary:
         raise RunError(f"{folder.path} has no vocabulary.json, which a run of {name} keeps: it is not whole.")
     return task

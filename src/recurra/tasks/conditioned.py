@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from recurra.data.batches import Labelled, LabelledSequences
+from recurra.data.guard import reads
 from recurra.data.text import read_documents
 from recurra.data.tokenizers import Tokenizer, build_tokenizer, tokenizer_from_json
 from recurra.data.transfer import send
-from recurra.errors import DataError, OptionError, choose_from
+from recurra.errors import DataError, OptionError, choose_from, quoted
 from recurra.models.conditioned import ConditionedLanguageModel, log_likelihoods
 from recurra.models.language import LanguageModel
 from recurra.models.markov import best_markov
@@ -46,6 +47,7 @@ class ConditionedSettings(LanguageSettings):
             )
 
 
+@reads
 def read_classes(path: str) -> list[tuple[str, str]]:
     """(class, text) of every line: CLASS<tab>TEXT in one file, or lines of text in several, each named for its class."""
     documents = read_documents(path)
@@ -61,7 +63,7 @@ def read_classes(path: str) -> list[tuple[str, str]]:
         label, tab, text = line.partition("\t")
         if line.strip() and not (tab and label.strip() and text.strip()):
             raise DataError(
-                f"{path}, line {number}: expected CLASS<tab>TEXT, found {line[:40]!r}. "
+                f"{path}, line {number}: expected CLASS<tab>TEXT, found {quoted(line)}. "
                 "Or give a folder with a file for each class."
             )
         if line.strip():
@@ -84,7 +86,7 @@ class ConditionedTask(TextTask[ConditionedLanguageModel]):
         lines = read_classes(data.path)
         given = {"valid": data.valid_path, "test": data.test_path}
         own = {name: read_classes(path) for name, path in given.items() if path is not None}
-        order = np.random.default_rng(self.settings.seed).permutation(len(lines))
+        order = np.random.default_rng(self.settings.seed % 2**64).permutation(len(lines))
         valid = 0 if "valid" in own else max(1, round(data.valid * len(lines)))
         test = 0 if "test" in own else round(data.test * len(lines))
         cuts = {"valid": order[:valid], "test": order[valid : valid + test], "train": order[valid + test :]}
@@ -105,7 +107,7 @@ class ConditionedTask(TextTask[ConditionedLanguageModel]):
         counted = Counter(label for label, _ in self.parts["train"])
         if len(counted) < 2:
             raise DataError(
-                f"there is one class only, {next(iter(counted), '(none)')!r}; a condition needs at least two."
+                f"there is one class only, {quoted(next(iter(counted), '(none)'))}; a condition needs at least two."
             )
         return {name: counted[name] for name in sorted(counted)}
 
@@ -122,7 +124,7 @@ class ConditionedTask(TextTask[ConditionedLanguageModel]):
         unknown = sorted({label for label, _ in lines} - set(names))
         if unknown:
             raise DataError(
-                f"the {part} part has the class {unknown[0]!r}, which no training line has. Give it more lines."
+                f"the {part} part has the class {quoted(unknown[0])}, which no training line has. Give it more lines."
             )
         return [encode_text(self.tokenizer, text) for _, text in lines], torch.tensor(
             [names.index(c) for c, _ in lines]

@@ -27,7 +27,7 @@ from recurra.training.evaluation import evaluate_whole, evaluating
 from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import batch_weights, weighted_nll
 from recurra.training.tree_penalty import Steps
-from recurra.types import Float, setting
+from recurra.types import DEEPEST, MOST, Float, setting
 
 PREFIXES = (2, 3, 4, 5)
 """Lengths of the beginnings of cases for which accuracy is given apart; the last one stands for all longer ones too."""
@@ -75,9 +75,11 @@ def names_in(text: str) -> list[str]:
 @dataclass(frozen=True)
 class EventModelSettings:
     cell: str = setting("lstm", "a name, NAME(option=value), FILE.py:NAME, or FILE.json")
-    hidden_size: int = setting(64, "units of each layer", low=1)
-    layers: int = setting(1, "how many are stacked", low=1)
-    embedding_size: int = setting(16, "size of the vectors of an activity and of an attribute's value", low=1)
+    hidden_size: int = setting(64, "units of each layer", low=1, most=MOST)
+    layers: int = setting(1, "how many are stacked", low=1, most=DEEPEST)
+    embedding_size: int = setting(
+        16, "size of the vectors of an activity and of an attribute's value", low=1, most=MOST
+    )
     dropout: float = setting(0.5, "variational, between layers and of outputs")
 
 

@@ -34,7 +34,7 @@ from recurra.tasks.task import Settings, Task, check_shares, count_parameters, o
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, evaluate_whole
 from recurra.training.loop import Trainer, Training
-from recurra.types import Float, setting
+from recurra.types import DEEPEST, MOST, Float, setting
 
 KINDS = ("linear", "basis", "layers", "convolution")
 ONLY = {
@@ -75,7 +75,7 @@ class FeedforwardData:
         None, "the labels of .npy and IDX images; none: the file named labels beside them", idle=of_files
     )
     task: str = setting("spirals", "synthetic points: spirals, xor or circles", choices=TASKS, idle=of_synthetic)
-    count: int = setting(2000, "how many synthetic points to learn from", low=2, idle=of_synthetic)
+    count: int = setting(2000, "how many synthetic points to learn from", low=2, most=MOST, idle=of_synthetic)
     noise: float = setting(0.01, "added to each coordinate of synthetic points", low=0, idle=of_synthetic)
     valid: float = setting(0.15, "the share of a file's examples that chooses the model", idle=of_files)
     test: float = setting(0.15, "the share of a file's examples that is kept for the last evaluation", idle=of_files)
@@ -87,8 +87,8 @@ class FeedforwardData:
 @dataclass(frozen=True)
 class FeedforwardModelSettings:
     kind: str = setting("layers", "linear, basis, layers or convolution", choices=KINDS)
-    hidden_size: int = setting(32, "units of each layer", low=1, idle=_read_by("hidden_size"))
-    layers: int = setting(2, "how many there are, above convolutions too", low=0, idle=_read_by("layers"))
+    hidden_size: int = setting(32, "units of each layer", low=1, most=MOST, idle=_read_by("hidden_size"))
+    layers: int = setting(2, "how many there are, above convolutions too", low=0, most=DEEPEST, idle=_read_by("layers"))
     activation: str = setting(
         "relu", "tanh, sigmoid, relu, softplus or linear", choices=PHI, idle=_read_by("activation")
     )
@@ -102,10 +102,10 @@ class FeedforwardModelSettings:
         choices=("polynomial", "radial", "learned"),
         idle=_read_by("basis"),
     )
-    degree: int = setting(3, "of polynomials", low=1, idle=_read_by("degree"))
-    centres: int = setting(64, "how many radial functions", low=1, idle=_read_by("centres"))
+    degree: int = setting(3, "of polynomials", low=1, most=DEEPEST, idle=_read_by("degree"))
+    centres: int = setting(64, "how many radial functions", low=1, most=MOST, idle=_read_by("centres"))
     channels: tuple[int, ...] = setting((16, 32), "maps of each convolution", idle=_read_by("channels"))
-    kernel: int = setting(3, "width and height of the filters", low=1, idle=_read_by("kernel"))
+    kernel: int = setting(3, "width and height of the filters", low=1, most=MOST, idle=_read_by("kernel"))
     pooling: str = setting(
         "max",
         "over squares of 2 × 2 after each convolution: max, average or none",

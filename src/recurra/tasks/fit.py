@@ -21,6 +21,7 @@ from recurra.tasks.task import Settings, Task, count_parameters
 from recurra.training.distributed import Ranks, join
 from recurra.training.fit import FitTrainer, GivenBatches, Loss
 from recurra.training.loop import Training
+from recurra.training.soundness import check_weights
 from recurra.types import setting
 
 
@@ -84,6 +85,7 @@ class FitTask(Task[nn.Module]):
 
     def trained(self, checkpoint: Checkpoint, about: str) -> nn.Module:
         model = self.make_model()
+        check_weights(checkpoint.evaluated, f"{about}, the checkpoint of step {checkpoint.step},")
         restore_weights(model, checkpoint.evaluated, about)
         return model.eval()
 

@@ -11,10 +11,13 @@ from threading import current_thread, main_thread
 from typing import Any
 
 from recurra.analysis.gradients import gradient_flow
-from recurra.errors import ShapeError
+from recurra.errors import RunError, ShapeError
 from recurra.results import Result
+from recurra.runs.checkpoint import Checkpoint
 from recurra.runs.folder import RunFolder
 from recurra.tasks.capabilities import Glimpses, Probes, find, offers
+from recurra.tasks.engine_note import engine_sentence, note_engine
+from recurra.tasks.keeping import Keeper
 from recurra.tasks.progress import Display
 from recurra.tasks.tensorboard import Board
 from recurra.training.loop import Finished, Loop, Measured, Save, Snapshot, Step, Validated
@@ -36,7 +39,7 @@ class Outcome(Result):
     tokens_per_second: int
 
     def __str__(self) -> str:
-        return self.why + ("." if self.valid is None else f"; best validation {self.valid:.4f}.")
+        return self.why.removesuffix(".") + ("." if self.valid is None else f"; best validation {self.valid:.4f}.")
 
 
 def train_in_folder(
@@ -55,23 +58,43 @@ def train_in_folder(
     with folder.lock() if first else nullcontext():
         if resume and folder.has():
             checkpoint = folder.load(notice=display.say)
-            trainer.restore(checkpoint)
+            restore(trainer, checkpoint, folder)
             if first:
-                folder.rewind(checkpoint.step)
+                folder.rewind(checkpoint.step, display.say)
         elif resume and first:  # it was stopped before its first checkpoint, and starts again
-            folder.rewind(0)
+            if folder.keeps_best:
+                display.say(
+                    f"{folder.path} has a best checkpoint and no last one to go on from: training starts again."
+                )
+            folder.rewind(0, display.say)
         if not first:
             return follow(trainer, task, display)
         world = f", {task.ranks.world} ranks" if task.ranks.world > 1 else ""
         display.say(
             f"{task.settings.name}: {task.about_data}; {task.about_model(trainer.model)}{world} → {folder.path}"
         )
+        rows = folder.metrics() if resume else []
+        note = note_engine(trainer.model, getattr(task.settings.training, "batch_size", 1), rows, trainer.step)
+        if note is not None:
+            display.say(f"engine {engine_sentence(note)}.")
+            folder.append([note])
         board = Board(folder.path / "tensorboard") if tensorboard else None
         try:
             return follow(trainer, task, display, folder, board, minutes, monitor)
         finally:
             if board is not None:
                 board.close()
+
+
+def restore(trainer: Loop, checkpoint: Checkpoint, folder: RunFolder) -> None:
+    """Go on from a checkpoint; one that holds other things than this training needs is refused in a line."""
+    try:
+        trainer.restore(checkpoint)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
+        raise RunError(
+            f"{folder.path}: the checkpoint of step {checkpoint.step} does not fit this run ({type(error).__name__}: "
+            f"{str(error)[:120]}). It is of another training or was changed by hand."
+        ) from error
 
 
 class _Stop:
@@ -115,12 +138,8 @@ def follow(
     began = last = time.monotonic()
     stop, tokens, why, failed = _Stop(), 0, "", False
 
-    def keep(row: dict[str, Any]) -> None:
-        if folder is not None:
-            folder.append([row])
-        if board is not None:
-            board.add(row)
-
+    keeper, last_save = Keeper(folder, board, display), None
+    keep = keeper.row
     try:
         for event in trainer.events():
             now = time.monotonic()
@@ -142,14 +161,13 @@ def follow(
                         last = now
                         display.glimpse(task.glimpse(trainer.evaluated) or "")
                 case Save():
-                    checkpoint = event.make()
-                    if folder is not None:
-                        folder.save(checkpoint, best=event.is_best)
+                    last_save = event.make()
+                    keeper.save(last_save, is_best=event.is_best)
                 case Snapshot():
-                    if folder is not None:
-                        folder.keep(event.make())
+                    keeper.keep(event.make())
                 case Finished():
                     why, failed = event.why, event.failed
+                    keeper.close(None if failed else last_save)
             if stop.asked:
                 trainer.asked_to_stop = f"stopped by {stop.asked}, saved"
             elif minutes is not None and now - began > 60 * minutes:

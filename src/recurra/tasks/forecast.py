@@ -19,6 +19,7 @@ from recurra.models.heads import HEADS
 from recurra.tasks.capabilities import Probe
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import Evaluation, Examples, Forecast, forecast_examples
+from recurra.tasks.streaming import Answer, Streaming, marginals, read_steps
 from recurra.tasks.task import (
     Settings,
     StepModelSettings,
@@ -30,7 +31,7 @@ from recurra.tasks.task import (
 from recurra.training.backtest import Rolling, draw_noise, interval, roll, score_paths
 from recurra.training.evaluation import evaluate
 from recurra.training.loop import Trainer, Training
-from recurra.types import Float, setting
+from recurra.types import MOST, Float, setting
 
 BINARY = ("bernoulli", "chain")
 """Heads that predict 0 or 1."""
@@ -52,12 +53,14 @@ class ForecastData:
     task: str = setting(
         "seasons", "a synthetic series: seasons, mackey-glass, lorenz or sines", choices=TO_FORECAST, idle=of_synthetic
     )
-    length: int = setting(3000, "steps of a synthetic series", low=1, idle=of_synthetic)
+    length: int = setting(3000, "steps of a synthetic series", low=1, most=MOST, idle=of_synthetic)
     difference: int = setting(
         0, "the network reads the change from so many steps before: 1, or a season; 0: values", low=0
     )
     log: bool = setting(False, "the network reads logarithms: for values that are positive and grow by shares")
-    window: int = setting(168, "steps of a window to learn from; so many known steps are read before a forecast", low=1)
+    window: int = setting(
+        168, "steps of a window to learn from; so many known steps are read before a forecast", low=1, most=MOST
+    )
     valid: float = setting(0.15, "the share of the series, after the training part, that chooses the model")
     test: float = setting(0.15, "the share at its end that is kept for the backtest")
 
@@ -67,7 +70,7 @@ class ForecastData:
 
 @dataclass(frozen=True)
 class ForecastModelSettings(StepModelSettings):
-    embedding_size: int | None = setting(None, "size of a token's vector", low=1, idle=_of_tokens)
+    embedding_size: int | None = setting(None, "size of a token's vector", low=1, most=MOST, idle=_of_tokens)
     tied: bool = setting(False, "the softmax uses the embedding's matrix", idle=_of_tokens)
     head: str = setting(
         "gaussian", "the distribution of the next step: gaussian, mixture, quantiles, bernoulli or chain", choices=HEADS
@@ -87,9 +90,9 @@ class ForecastModelSettings(StepModelSettings):
 
 @dataclass(frozen=True)
 class BacktestSettings:
-    horizon: int = setting(24, "steps of a forecast", low=1)
-    origins: int = setting(50, "from how many places of the test part forecasts are made", low=1)
-    samples: int = setting(200, "how many trajectories are drawn from each", low=2)
+    horizon: int = setting(24, "steps of a forecast", low=1, most=MOST)
+    origins: int = setting(50, "from how many places of the test part forecasts are made", low=1, most=MOST)
+    samples: int = setting(200, "how many trajectories are drawn from each", low=2, most=MOST)
     interval: float = setting(0.9, "the share of them that the interval holds", above=0, below=1)
     season: int | None = setting(
         None, "steps of a season, for the seasonal baseline; none: found in the training part", low=1
@@ -117,6 +120,10 @@ class ForecastSettings(WindowSettings):
             raise OptionError(
                 f"model.head={self.model.head} predicts 0 or 1: data.log and data.difference are for numbers."
             )
+
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""What a stream of numbers is told about the next step."""
 
 
 class ForecastTask(StepTask[Forecaster]):
@@ -365,6 +372,37 @@ class SeriesTask(ForecastTask):
         paths = Scaled(model, self.scaling).run_free(values[None], noise)[0]
         times = () if series.clock is None else tuple(series.clock.after(steps))
         return replace(self._summed_up(series.values, paths), times=times)
+
+    def streaming(self, model: Forecaster) -> Streaming:
+        """Values of a step in; quantiles of the next step's values out."""
+        if self.settings.data.difference:
+            raise OptionError(
+                f"a stream keeps its state alone, and data.difference={self.settings.data.difference} needs the values "
+                f"of earlier steps too. Train with data.difference=0."
+            )
+        if self.binary:
+            marginals(model.head, torch.zeros(model.channels))  # refuses a head that has none
+        columns, dtype = self.known["columns"], self.settings.precision
+        reads = f"a list of steps, each {len(columns)} number(s): {', '.join(columns)}; null where one is missing"
+
+        def encode(given: Any) -> Tensor:
+            values = read_steps(given, len(columns), reads)
+            self.check_binary(values, "inputs")
+            # step by step: a logarithm may have other last digits among several
+            return torch.cat([self.scaling.shrink(step) for step in values.split(1)]).to(dtype)
+
+        def answer(predicted: Float[Tensor, "N P"], top: int) -> list[Answer]:
+            if self.binary:
+                return [{"columns": columns, "probabilities": marginals(model.head, row)} for row in predicted]
+            levels = torch.tensor(QUANTILES, dtype=torch.float64)
+            found = []
+            for row in predicted:
+                drawn = model.head.quantiles(row.clone(), levels)
+                values = self.scaling.restore(drawn[None, :, None], drawn[None])[0, :, 0].T.tolist()
+                found.append({"columns": columns, "levels": list(QUANTILES), "quantiles": values})
+            return found
+
+        return Streaming(model, reads, encode, answer)
 
     def examples(self, model: Forecaster) -> Examples:
         return forecast_examples(self.forecast(model, 2 * self.settings.backtest.horizon))

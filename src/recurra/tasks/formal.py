@@ -13,14 +13,16 @@ from recurra.analysis.automata.finite import Moore
 from recurra.analysis.automata.reading import Reading
 from recurra.data.formal import FormalLanguage, dyck, tomita
 from recurra.data.labelled_batches import LabelledSequences
+from recurra.errors import DataError
 from recurra.models.language import LanguageModel
 from recurra.tasks.capabilities import Probe
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples
+from recurra.tasks.streaming import Streaming, most_probable, tokens
 from recurra.tasks.task import Settings, StepModelSettings, StepTask
 from recurra.training.evaluation import evaluate, evaluating
 from recurra.training.loop import Trainer, Training
-from recurra.types import setting
+from recurra.types import MOST, setting
 
 TEST, VALID, EXTRACT = 2**32, 2**32 + 1, 2**33
 """Seeds of held-out strings are these plus the settings' own: none that training draws."""
@@ -36,10 +38,10 @@ class FormalData:
     language: int = setting(1, "which of Tomita's seven", idle=_of("tomita"))
     kinds: int = setting(2, "of Dyck's brackets", idle=_of("dyck"))
     depth: int = setting(3, "how many of them may be open at a time", idle=_of("dyck"))
-    strings: int = setting(20_000, "how many strings to train on, half of them in the language", low=1)
-    length: int = setting(20, "the longest of them", low=1)
-    test_length: int = setting(100, "the length of every string of the test", low=1)
-    test_strings: int = setting(1000, "how many there are", low=1)
+    strings: int = setting(20_000, "how many strings to train on, half of them in the language", low=1, most=MOST)
+    length: int = setting(20, "the longest of them", low=1, most=MOST)
+    test_length: int = setting(100, "the length of every string of the test", low=1, most=MOST)
+    test_strings: int = setting(1000, "how many there are", low=1, most=MOST)
 
     def check(self) -> None:
         self.make()
@@ -124,6 +126,25 @@ class FormalTask(StepTask[LanguageModel]):
         strings, _, _ = self.language.draw(8, max(steps - 1, 1), 0, exactly=True)
         with torch.no_grad():
             return Probe(model.recurrent, model.embed(strings.to(model.output.weight.device)))
+
+    def streaming(self, model: LanguageModel) -> Streaming:
+        """Tokens of a string in; the class of what was read so far out."""
+        known, classes = self.language.symbols, self.language.classes
+        reads = f"a string of {' '.join(known)}, or a list of tokens from 0 to {len(known) - 1}"
+
+        def encode(text: str) -> Tensor:
+            other = next((character for character in text if character not in known), None)
+            if other is not None:
+                raise DataError(f"{other!r} is no token of {self.language.name}: inputs must be {reads}.")
+            return torch.tensor([known.index(character) for character in text], dtype=torch.int64)
+
+        return Streaming(
+            model,
+            reads,
+            lambda given: tokens(given, len(known), encode, reads),
+            lambda logits, top: most_probable(logits[:, : len(classes)], classes, top, "classes"),
+            torch.tensor([self.language.start]),
+        )
 
     def input_names(self) -> list[str]:
         return list(self.language.symbols)

@@ -21,7 +21,7 @@ from recurra.training.evaluation import Score, evaluate_whole
 from recurra.training.feeding import read_feeding
 from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import batch_weights, weighted_nll
-from recurra.types import setting
+from recurra.types import MOST, setting
 
 OUTPUTS = {"washing-machine": len(NAMES), "parity": 2}
 """The tasks that output one of a few tokens at every step, and how many there are."""
@@ -29,7 +29,7 @@ OUTPUTS = {"washing-machine": len(NAMES), "parity": 2}
 
 @dataclass(frozen=True)
 class JordanModel:
-    hidden_size: int = setting(32, "hidden units")
+    hidden_size: int = setting(32, "hidden units", most=MOST)
     dropout: float = setting(0.0, "of hidden units", low=0, below=1)
 
 

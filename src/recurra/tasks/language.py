@@ -33,6 +33,7 @@ from recurra.models.sampling import Choice, sample
 from recurra.tasks.capabilities import Probe
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples, TextScore
+from recurra.tasks.streaming import Streaming, most_probable, tokens
 from recurra.tasks.task import M, Settings, StepModelSettings, StepTask, check_shares, given_test, given_valid, of_files
 from recurra.training.dynamic_evaluation import evaluate_dynamically
 from recurra.training.evaluation import best_share, evaluate, evaluate_window, log_probabilities, mixed
@@ -406,6 +407,17 @@ class LanguageTask(TextTask[LanguageModel]):
         weights = torch.tensor(list(counted.values()), dtype=torch.float64)
         drawn = int(list(counted)[int(torch.multinomial(weights, 1, generator=how.get("generator")))])
         return self.draw(model, prime, drawn - len(prime), exactly=True, **how)
+
+    def streaming(self, model: LanguageModel) -> Streaming:
+        """Text in; the most probable next tokens out."""
+        names, reads = self.token_names, f"a text, or a list of tokens from 0 to {self.tokenizer.size - 1}"
+        return Streaming(
+            model,
+            reads,
+            lambda given: tokens(given, len(names), lambda text: self.tokenizer.encode(text, unknown="error"), reads),
+            lambda logits, top: most_probable(logits, names, top, "tokens"),
+            torch.tensor(self.opening([])),
+        )
 
     def glimpse(self, model: LanguageModel) -> str:
         return self.sample_text(model, 120, self.settings.seed)

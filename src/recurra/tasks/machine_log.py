@@ -32,7 +32,7 @@ from recurra.tasks.task import of_files, of_synthetic
 from recurra.training.evaluation import evaluating
 from recurra.training.loop import Training
 from recurra.training.tree_penalty import Steps
-from recurra.types import setting
+from recurra.types import MOST, setting
 
 TEST = 2**32
 """The seed of the log of the test is this plus the recipe's own."""
@@ -49,8 +49,10 @@ class MachineLogData(EventData):
     attributes: str = setting("state", "what is seen of the machine: state or output")
     predict: str = setting("state", "the same: what is seen next is predicted")
     test: float = setting(0.1, "the share of cases that is kept for the evaluation", low=0, below=1)
-    cases: int = setting(3000, "of the simulated log; those of the test have another seed", low=3, idle=of_synthetic)
-    length: int = setting(100, "triggers of a case, at most", low=3, idle=of_synthetic)
+    cases: int = setting(
+        3000, "of the simulated log; those of the test have another seed", low=3, most=MOST, idle=of_synthetic
+    )
+    length: int = setting(100, "triggers of a case, at most", low=3, most=MOST, idle=of_synthetic)
     noise: float = setting(0.1, "share of triggers that do nothing", above=0, below=1, idle=of_synthetic)
 
     def check(self) -> None:

@@ -24,7 +24,7 @@ from recurra.tasks.task import Settings, StepModelSettings, StepTask
 from recurra.training.evaluation import evaluate
 from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import weighted_nll, weighted_square
-from recurra.types import Float, setting
+from recurra.types import MOST, Float, setting
 
 NUMBERS, TOKENS = ("adding", "flip-flop"), {"copying": 10, "washing-machine": len(TRIGGERS), "parity": 2}
 """The tasks that read numbers, and those that read tokens with how many there are."""
@@ -54,9 +54,9 @@ def _of(task: str) -> Any:
 @dataclass(frozen=True)
 class MemoryData:
     task: str = setting("adding", "adding, copying, flip-flop, parity or washing-machine", choices=(*NUMBERS, *TOKENS))
-    length: int = setting(200, "steps of a sequence, or of the wait before it is repeated (copying)", low=2)
-    bits: int = setting(3, "channels of the flip-flop", low=1, idle=_of("flip-flop"))
-    delay: int = setting(0, "by how many steps its answer comes late", low=0, idle=_of("flip-flop"))
+    length: int = setting(200, "steps of a sequence, or of the wait before it is repeated (copying)", low=2, most=MOST)
+    bits: int = setting(3, "channels of the flip-flop", low=1, most=MOST, idle=_of("flip-flop"))
+    delay: int = setting(0, "by how many steps its answer comes late", low=0, most=MOST, idle=_of("flip-flop"))
     noise: float = setting(
         0.1, "share of the washing machine's triggers that do nothing", low=0, below=0.6, idle=_of("washing-machine")
     )
@@ -64,6 +64,7 @@ class MemoryData:
         50,
         "in half of its logs it is left alone now and then, for up to this many steps; 0: never",
         low=0,
+        most=MOST,
         idle=_of("washing-machine"),
     )
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from recurra.data.rolls import KEYS, Rolls, key_name, read_rolls
+from recurra.data.rolls import KEYS, LOWEST, Rolls, key_name, read_rolls
 from recurra.data.windows import Windows
 from recurra.errors import DataError, OptionError
 from recurra.models.forecast import Forecaster
 from recurra.tasks.forecast import ForecastModelSettings, ForecastTask, WindowSettings
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples, Forecast
+from recurra.tasks.streaming import Answer, Streaming, marginals
 from recurra.training.backtest import draw_noise
 from recurra.training.evaluation import evaluate
 from recurra.training.loop import Trainer, Training
@@ -91,6 +93,31 @@ class PianoRollTask(ForecastTask):
         known = rolls.test[0][: -(-len(rolls.test[0]) // 2)]
         drawn = model.run_free(known[None], draw_noise(1, steps, KEYS, self.settings.seed))[0, 0]
         return Forecast(tuple(map(key_name, range(KEYS))), known, drawn.double().cpu())
+
+    def streaming(self, model: Forecaster) -> Streaming:
+        """The keys that are down in a frame in; the most probable keys of the next frame out."""
+        marginals(model.head, torch.zeros(KEYS))  # refuses a head that has none
+        reads = f"a list of frames, each a list of the MIDI notes that sound, {LOWEST} to {LOWEST + KEYS - 1}"
+
+        def encode(given: Any) -> Tensor:
+            if not isinstance(given, list) or not given or not all(isinstance(frame, list) for frame in given):
+                raise DataError(f"inputs must be {reads}.")
+            frames = torch.zeros(len(given), KEYS, dtype=self.settings.precision)
+            for t, frame in enumerate(given):
+                if not all(type(note) is int and LOWEST <= note < LOWEST + KEYS for note in frame):
+                    raise DataError(f"inputs must be {reads}.")
+                frames[t, [note - LOWEST for note in frame]] = 1
+            return frames
+
+        def answer(predicted: Float[Tensor, "N P"], top: int) -> list[Answer]:
+            found = []
+            for row in predicted:
+                chances = marginals(model.head, row)
+                best = sorted(range(KEYS), key=lambda k: -chances[k])[:top]
+                found.append({"notes": [LOWEST + k for k in best], "probabilities": [chances[k] for k in best]})
+            return found
+
+        return Streaming(model, reads, encode, answer)
 
     def examples(self, model: Forecaster) -> Examples | None:
         """How a piece goes on: the keys of each frame."""

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from recurra.errors import choose_from
+from recurra.results import visible
 from recurra.training.loop import Step, Validated
 
 PAUSE = 2.0
@@ -83,7 +84,7 @@ class Lines(Silent):
         self.say(f"step {event.step}  validation {event.valid:.4f}{' (best)' if event.is_best else ''}")
 
     def say(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        print(visible(line), file=sys.stderr, flush=True)
 
     def glimpse(self, text: str) -> None:
         self.say("  | " + text.strip().replace("\n", "\n  | "))
@@ -121,10 +122,10 @@ class Live(Silent):
         self.say(f"step {event.step}  validation {event.valid:.4f}{' (best)' if event.is_best else ''}")
 
     def say(self, line: str) -> None:
-        self._bar.console.print(line, markup=False, highlight=False)
+        self._bar.console.print(visible(line), markup=False, highlight=False)
 
     def glimpse(self, text: str) -> None:
-        self._bar.console.print(Panel(Text(text.strip()), border_style="dim", title="a glimpse", width=100))
+        self._bar.console.print(Panel(Text(visible(text.strip())), border_style="dim", title="a glimpse", width=100))
 
     def __enter__(self) -> Live:
         self._bar.start()

@@ -24,9 +24,12 @@ from recurra.tasks.task import Settings, StepTask, check_shares, of_files, of_sy
 from recurra.training.closed_form import ClosedForm
 from recurra.training.distributed import Ranks
 from recurra.training.free_running import Places, reach_places
-from recurra.types import Float, setting
+from recurra.training.soundness import check_weights
+from recurra.types import DEEPEST, MOST, Float, setting
 
 PENALTIES = (1e-15, 1e-12, 1e-9, 1e-6, 1e-3, 1.0)
+LARGE = 1e100
+"""Beyond this, products of weights are not finite."""
 ECHO = 300
 """Steps over which two starts are watched."""
 
@@ -49,7 +52,7 @@ class SeriesData:
         choices=(*TO_FORECAST, "narma"),
         idle=of_synthetic,
     )
-    length: int = setting(10_000, "steps of a synthetic series", low=1, idle=of_synthetic)
+    length: int = setting(10_000, "steps of a synthetic series", low=1, most=MOST, idle=of_synthetic)
     valid: float = setting(0.3, "the share of the series, after the training part, that settings are chosen by")
     test: float = setting(0.3, "the share at its end that is kept for the last evaluation")
 
@@ -59,16 +62,16 @@ class SeriesData:
 
 @dataclass(frozen=True)
 class ReservoirModelSettings:
-    hidden_size: int = setting(1000, "units of each layer", low=1)
-    layers: int = setting(1, "how many are stacked; the readout reads all of them", low=1)
-    reservoirs: int = setting(1, "how many run side by side", low=1)
-    radius: float = setting(1.0, "the largest |λ| of a recurrent matrix")
+    hidden_size: int = setting(1000, "units of each layer", low=1, most=MOST)
+    layers: int = setting(1, "how many are stacked; the readout reads all of them", low=1, most=DEEPEST)
+    reservoirs: int = setting(1, "how many run side by side", low=1, most=DEEPEST)
+    radius: float = setting(1.0, "the largest |λ| of a recurrent matrix", high=LARGE)
     density: float = setting(1.0, "the share of recurrent weights that are not zero")
     leak: tuple[float, ...] = setting(
         (0.8,), "the share of its state that a unit renews at a step; several: groups of units"
     )
-    input_scale: float = setting(0.2, "input weights are uniform in ± this; inputs are standardised", low=0)
-    bias_scale: float = setting(0.2, "biases are uniform in ± this", low=0)
+    input_scale: float = setting(0.2, "input weights are uniform in ± this; inputs are standardised", low=0, high=LARGE)
+    bias_scale: float = setting(0.2, "biases are uniform in ± this", low=0, high=LARGE)
     feedback: bool = setting(
         False,
         "of narma: also read the output of the step before; a forecast always does",
@@ -87,9 +90,15 @@ class Solving:
         above=0,
     )
     horizon: int = setting(
-        84, "validation: how many steps after the last known value a forecast is scored", low=1, idle=_of_forecasts
+        84,
+        "validation: how many steps after the last known value a forecast is scored",
+        low=1,
+        most=MOST,
+        idle=_of_forecasts,
     )
-    starts: int = setting(50, "validation: from how many places forecasts are made", low=1, idle=_of_forecasts)
+    starts: int = setting(
+        50, "validation: from how many places forecasts are made", low=1, most=MOST, idle=_of_forecasts
+    )
 
 
 @dataclass(frozen=True)
@@ -235,6 +244,7 @@ class ReservoirTask(StepTask[EchoState]):
 
     def trained(self, checkpoint: Checkpoint, about: str) -> EchoState:
         model = self._build(draw=False)
+        check_weights(checkpoint.weights, f"{about}, the checkpoint of step {checkpoint.step},")
         restore_weights(model, checkpoint.weights, about)
         return model.eval()
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
-import json
 import math
 import os
 import shutil
-import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -35,7 +33,7 @@ from recurra.analysis.state_space import LocatedAutomaton, StateSpace
 from recurra.analysis.through_time import AblatedText, ThroughTime, ablate_text, watch, watch_reading
 from recurra.analysis.trace_table import TraceTable, trace_table
 from recurra.analysis.unit_study import UnitStudy
-from recurra.errors import OptionError, RunError
+from recurra.errors import OptionError, RecurraError, RunError
 from recurra.export.door import export
 from recurra.export.exported import Exported
 from recurra.lecture.region_count import RegionCount, count_regions
@@ -44,14 +42,17 @@ from recurra.metrics.confusion import Confusion
 from recurra.models.sampling import Choice
 from recurra.results import Result
 from recurra.runs.disk import arrays_to_bytes, reason, replace_file, to_json
-from recurra.runs.folder import INSIDE, METRICS, RunFolder
+from recurra.runs.folder import INSIDE, METRICS, RunFolder, warn
 from recurra.runs.log import POINTS, Curve, Log
+from recurra.runs.manifest import Damage
+from recurra.runs.reading import read_object
 from recurra.tasks import capabilities as can
 from recurra.tasks import dynamics, field_views
 from recurra.tasks.catalogue import open_task
 from recurra.tasks.following import Outcome, look, train_in_folder
 from recurra.tasks.generation import generate_text
 from recurra.tasks.mimic import Mimicry, mimic
+from recurra.tasks.own_cells import check_sizes, store_cells
 from recurra.tasks.progress import make_display
 from recurra.tasks.recipe import check_path, stage_data
 from recurra.tasks.results import (
@@ -65,9 +66,11 @@ from recurra.tasks.results import (
     Translation,
 )
 from recurra.tasks.settings import to_dict
+from recurra.tasks.streaming import Stream, Streamer
 from recurra.tasks.task import Task, check_device
 from recurra.tasks.tensorboard import find_writer
 from recurra.tasks.unit_search import UnitReading, find_units, read_one_text, read_one_unit
+from recurra.training.soundness import enough_memory
 
 
 class Run:
@@ -88,6 +91,7 @@ class Run:
     def __init__(self, folder: RunFolder, task: Task[Any] | None = None, device: str = "cpu"):
         check_device(device)
         self.folder, self.device = folder, device
+        folder.notice = folder.notice or warn
         self.outcome: Outcome | None = None
         if task is not None:
             self.task = task
@@ -126,8 +130,14 @@ class Run:
         """The model of the best checkpoint, or of the last one where no best was kept; untrained where there is none."""
         if not self.is_trained:
             return self.task.untrained_model().to(self.device)
-        checkpoint = self.folder.load("best" if self.folder.has("best") else "last")
+        checkpoint = self.folder.load_evaluated()
+        check_sizes(self.settings, checkpoint.weights, str(self.path))
         return self.task.trained(checkpoint, str(self.path)).to(self.device)
+
+    @property
+    def damaged(self) -> list[Damage]:
+        """What was found in the folder that is not as it was written, and what is used instead."""
+        return self.folder.damaged
 
     @property
     def snapshots(self) -> list[int]:
@@ -174,9 +184,10 @@ class Run:
             path, k = Path("runs") / f"{task.settings.name}-{k}", k + 1
         settings, staged = task.settings, task.staged
         if staged is None:
-            return cls(RunFolder.create(path, to_dict(settings), task.vocabulary), task)
+            return cls(RunFolder.create(path, to_dict(settings), task.vocabulary, cells=store_cells(settings)), task)
         inside = replace(settings, data=replace(settings.data, path=f"{INSIDE}{staged.name}"))
-        run = cls(RunFolder.create(path, to_dict(inside), task.vocabulary, data=staged), task)
+        cells = store_cells(settings)
+        run = cls(RunFolder.create(path, to_dict(inside), task.vocabulary, cells=cells, data=staged), task)
         task.settings = replace(settings, data=replace(settings.data, path=str(path / staged.name)))
         task.staged = None
         shutil.rmtree(staged.parent, ignore_errors=True)
@@ -205,14 +216,16 @@ class Run:
         """
         given = {name: value for name, value in options.items() if value is not None}
         if data is not None:
-            given["data"] = self._data(data)
+            given["data"] = data
         known = inspect.signature(self.task.evaluate).parameters
         for name in given:
             if name not in known:
                 why = ", whose data is synthetic" if name == "data" else ""
                 takes = ", ".join(list(known)[1:])
                 raise OptionError(f"evaluate: {name} is not for {self.settings.name}{why}. It takes {takes}.")
-        found = self.task.evaluate(self._trained_model, **given, baselines=baselines)
+        with self._data(data) as path:
+            read = given | ({} if data is None else {"data": path})
+            found = self.task.evaluate(self._trained_model, **read, baselines=baselines)
         if not given and baselines:
             self._keep_scores(found)
         return found
@@ -222,7 +235,8 @@ class Run:
         task = self._can(can.Predicts, "predict")
         if self.task.data_kind == "labelled" and isinstance(data, list | np.ndarray | torch.Tensor):
             data = (data, None)  # sequences without labels
-        return task.predict(self._trained_model, self._data(data))
+        with self._data(data) as path:
+            return task.predict(self._trained_model, path)
 
     def generate(
         self,
@@ -274,12 +288,24 @@ class Run:
 
     def forecast(self, steps: int = 100, data: Any = None) -> Forecast:
         """How the run's series goes on, or that of other data, run free."""
-        return self._can(can.Forecasts, "forecast").forecast(self._trained_model, steps, self._data(data))
+        task = self._can(can.Forecasts, "forecast")
+        with self._data(data) as path:
+            return task.forecast(self._trained_model, steps, path)
+
+    def stream(self) -> Stream:
+        """A stream that the model reads as it comes, step by step, with its state kept: what a session of `recurra serve` is."""
+        return Stream(self.streamer)
+
+    @cached_property
+    def streamer(self) -> Streamer:
+        """Many streams of the model side by side; each gets the same bits as alone."""
+        return Streamer(self._can(can.Streams, "stream").streaming(self._trained_model))
 
     def flag(self, data: Any = None, *, below: float | None = None, alarms: float = 0.01) -> Flags:
         """Events less probable than `below`, or than a share `alarms` of validation events is."""
         task = self._can(can.FlagsEvents, "flag")
-        return task.flag(self._trained_model, self._data(data), below=below, alarms=alarms)
+        with self._data(data) as path:
+            return task.flag(self._trained_model, path, below=below, alarms=alarms)
 
     def examples(self) -> Examples | None:
         """What the model writes or predicts for a few inputs that it never saw."""
@@ -382,11 +408,24 @@ class Run:
         - `labels`: names, `FILE.py:FUNCTION`, `FILE.tsv:COLUMN`, or functions from a text to values by name. `text`: a path or a
           list of texts; otherwise the run's held-out part. Options: `gates`, `size`, `seed`.
         """
+        self._refuse_own_code(labels)
         return find_units(self.task, self._analysed, labels, text, **options)
 
     def unit(self, unit: str, labels: Sequence[Any] = (), text: Any = None, size: int = 100_000) -> UnitReading:
         """One unit over the text, by name: LAYER.NAME.INDEX as in `0.c.17`."""
+        self._refuse_own_code(labels)
         return read_one_unit(self.task, self._analysed, unit, labels, text, size)
+
+    def _refuse_own_code(self, labels: Sequence[Any]) -> None:
+        """A label in a Python file that lies in the run folder is code of whoever made the folder."""
+        for each in labels:
+            file = each.rpartition(":")[0] if isinstance(each, str) else ""
+            inside = os.path.realpath(self.path)
+            if file.endswith(".py") and not self.folder.trust and os.path.realpath(file).startswith(inside + os.sep):
+                raise RunError(
+                    f"label {each}: the file lies in the run folder, and is code of whoever made it. Read it, and if you trust "
+                    "it, add --trust (in Python trust=True)."
+                )
 
     def mimic(self, *, min_leaf: int = 25, prune: bool = False) -> Mimicry:
         """The decision tree distilled from the network's predictions, with its fidelity and average path length."""
@@ -441,13 +480,14 @@ class Run:
 
     def summary(self) -> dict[str, Any]:
         """The run in a line: its folder, recipe, step and best validation."""
-        rows = self.metrics
+        rows = self.folder.glance()
         valid = [row["valid"] for row in rows if "valid" in row]
         return {
             "run": str(self.path),
-            "recipe": str(self.folder.recipe.get("name", "")),
+            "recipe": str(self.folder.recipe.get("name", ""))[:100],
             "step": rows[-1]["step"] if rows else 0,
             "best_valid": min(valid) if valid else None,
+            "damaged": self.damaged,
         }
 
     def save(self, result: Result, name: str, *, picture: bool = True, **options: Any) -> None:
@@ -481,39 +521,53 @@ class Run:
         """The model as analyses read it: on the CPU, where float64 is fast enough and every operation is exact."""
         return self.model if self.device == "cpu" else copy.deepcopy(self.model).cpu()
 
-    def _data(self, data: Any) -> str | None:
-        """Data as a path: what is no path is written to a temporary folder."""
+    @contextmanager
+    def _data(self, data: Any) -> Iterator[str | None]:
+        """Data as a path: what is no path is written to a temporary folder, and removed when it was read."""
         if data is None or isinstance(data, str | os.PathLike):
-            return None if data is None else check_path(data)
+            yield None if data is None else check_path(data)
+            return
         kind = self.task.data_kind
         if kind is None:
             raise OptionError(f"the data of {self.settings.name} is synthetic: leave data out.")
         staged = stage_data(kind, data, **self.task.data_options(self.settings))
-        weakref.finalize(self, shutil.rmtree, staged.parent, ignore_errors=True)
-        return str(staged)
+        try:
+            yield str(staged)
+        finally:
+            shutil.rmtree(staged.parent, ignore_errors=True)
 
     def _keep_scores(self, found: Evaluation) -> None:
         """Keep the scores of the weights as they are now, so that a report need not compute them again."""
-        kept = {"weights": self._digest(), "unit": found.unit} | found.to_json()
+        kept = {"weights": self.digest(), "unit": found.unit} | found.to_json()
         with suppress(RunError):  # a folder that is only read has no place to keep them
-            self.write("scores.json", kept)
+            self.write("scores.json", kept | {"sha256": _seal(kept)})
 
     def kept_scores(self) -> Evaluation | None:
         """The scores of the last evaluation, if they are those of the weights as they are now."""
         try:
-            kept = json.loads((self.folder.explain / "scores.json").read_bytes())
-            if kept["weights"] != self._digest():
+            kept = read_object(self.folder.explain / "scores.json", MOST_SCORES)
+            if kept.pop("sha256", None) != _seal(kept) or kept["weights"] != self.digest():
                 return None
             confusion = Confusion(**kept["confusion"]) if "confusion" in kept else None
             return Evaluation(kept["data"], kept["tokens"], kept["scores"], kept["unit"], confusion)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (RunError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def _digest(self) -> str:
-        """A digest of the weights that a run is evaluated with."""
-        which = "best" if self.folder.has("best") else "last"
-        data = (self.path / "checkpoints" / which / "weights.safetensors").read_bytes()
-        return hashlib.blake2b(data, digest_size=16).hexdigest()
+    def digest(self) -> str:
+        """A digest of the weights that a run is evaluated with, as they were loaded."""
+        made = hashlib.blake2b(digest_size=16)
+        for name, value in sorted(self.model.state_dict().items()):
+            made.update(name.encode() + b"\0")
+            made.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        return made.hexdigest()
+
+
+MOST_SCORES = 1 << 24
+
+
+def _seal(kept: dict[str, Any]) -> str:
+    """A checksum of scores that are kept: a report must not show a number that a flipped bit has made."""
+    return hashlib.sha256(to_json(kept, "scores")).hexdigest()[:32]
 
 
 def _generator(seed: int | None) -> torch.Generator:
@@ -539,7 +593,8 @@ def train_run(
             raise OptionError(f"{name} must be a number of at least {least}; got {value!r}.")
     if tensorboard:
         find_writer()  # where it is missing, that is reported before anything is written
-    trainer = task.trainer()
+    with enough_memory():
+        trainer = task.trainer()
     if monitor is not None:
         with torch.random.fork_rng():
             look(task, trainer)  # what cannot be followed is reported before anything is written
@@ -551,8 +606,15 @@ def train_run(
             path = ranks.share(None if made is None else str(made.path))
             run = made or Run(RunFolder.open(Path(path)), task)
         how: dict[str, Any] = {"minutes": minutes, "monitor": monitor, "tensorboard": tensorboard}
-        run.outcome = train_in_folder(run.folder, task, trainer, display, resume=resuming, **how)
+        try:
+            with enough_memory():
+                run.outcome = train_in_folder(run.folder, task, trainer, display, resume=resuming, **how)
+        except RecurraError:
+            if ranks.is_first and not resuming:
+                run.folder.discard()  # nothing was learned: an empty run would only be in the way
+            raise
         if ranks.is_first:
             display.say(f"{run.outcome} Run folder: {run.path}")
-    run.__dict__.pop("model", None)  # there is a better one now
+    for name in ("model", "streamer"):  # there is a better one now
+        run.__dict__.pop(name, None)
     return run

@@ -22,17 +22,19 @@ concerns several settings at once is a method `check(self) -> None` of their lev
 from __future__ import annotations
 
 import difflib
+import functools
 import math
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from recurra.errors import OptionError, choose_from
+from recurra.errors import OptionError, choose_from, one_line, quoted
 from recurra.types import setting
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 SYNONYMS = {
@@ -50,6 +52,23 @@ SYNONYMS = {
 }
 """Other libraries' words for a setting, which an error answers with ours."""
 
+LONGEST = 1500
+"""Characters of a message: it may list all settings."""
+
+
+def _in_one_line(function: Callable[P, R]) -> Callable[P, R]:
+    """Settings may hold anything; a message about them is one printable line."""
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except OptionError as error:
+            raise OptionError(one_line(str(error), LONGEST)) from error.__cause__
+
+    return wrapped
+
+
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _EXPECTED: dict[Any, str] = {
     int: "a whole number",
@@ -59,6 +78,7 @@ _EXPECTED: dict[Any, str] = {
 }
 
 
+@_in_one_line
 def override(settings: R, changes: Iterable[str] | Mapping[str, Any]) -> R:
     """The settings with some of them replaced.
 
@@ -75,7 +95,9 @@ def override(settings: R, changes: Iterable[str] | Mapping[str, Any]) -> R:
         for assignment in changes:
             key, equals, text = assignment.partition("=")
             if not equals:
-                raise OptionError(f"{assignment!r} is not a setting. Write KEY=VALUE, as in {next(iter(kinds))}=VALUE.")
+                raise OptionError(
+                    f"{quoted(assignment)} is not a setting. Write KEY=VALUE, as in {next(iter(kinds))}=VALUE."
+                )
             if (key := key.strip()) not in kinds:
                 raise OptionError(_unknown(key, kinds))
             given[key] = _parse(key, text, kinds[key])
@@ -107,7 +129,7 @@ def _find(name: str, kinds: Mapping[str, Any]) -> str:
     ends = [key for key in kinds if key.rpartition(".")[2] == name]
     if len(ends) > 1:
         raise OptionError(
-            f"{name!r} is a setting of several groups: {', '.join(ends)}. Say which, as {{{ends[0]!r}: …}}."
+            f"{quoted(name)} is a setting of several groups: {', '.join(ends)}. Say which, as {{{ends[0]!r}: …}}."
         )
     if not ends:
         raise OptionError(_unknown(name, kinds))
@@ -123,6 +145,7 @@ def to_dict(recipe: Any) -> dict[str, Any]:
     return made
 
 
+@_in_one_line
 def from_dict(cls: type[R], values: dict[str, Any]) -> R:
     """The recipe that `to_dict` was given. Unknown keys, missing keys and values of another type are refused by name."""
     flat = dict(_flatten(cls, values))
@@ -220,13 +243,13 @@ def _kinds(cls: type) -> dict[str, Any]:
 
 def _flatten(cls: type, values: Any) -> Iterator[tuple[str, Any]]:
     if not isinstance(values, dict):
-        raise OptionError(f"a recipe is an object with the keys {', '.join(_hints(cls))}; found {values!r}.")
+        raise OptionError(f"a recipe is an object with the keys {', '.join(_hints(cls))}; found {quoted(values)}.")
     for name, value in values.items():
         inner = _groups(cls).get(name)
         if inner is None:
             yield str(name), value
         elif not isinstance(value, dict):
-            raise OptionError(f"{name}={value!r}: expected an object with the keys {', '.join(_hints(inner))}.")
+            raise OptionError(f"{name}={quoted(value)}: expected an object with the keys {', '.join(_hints(inner))}.")
         else:
             yield from ((f"{name}.{key}", found) for key, found in value.items())
 
@@ -234,8 +257,8 @@ def _flatten(cls: type, values: Any) -> Iterator[tuple[str, Any]]:
 def _unknown(key: str, kinds: Iterable[str]) -> str:
     inside = [known for known in kinds if known.startswith(f"{key}.")]
     if inside:
-        return f"{key!r} is a group of settings. Set one of them: {', '.join(inside)}."
-    group, _, name = key.rpartition(".")
+        return f"{quoted(key)} is a group of settings. Set one of them: {', '.join(inside)}."
+    group, _, name = key[:100].rpartition(".")
 
     def likeness(known: str) -> tuple[float, bool]:
         """Of the names alone, since a group that is the same makes any two settings alike."""
@@ -247,7 +270,7 @@ def _unknown(key: str, kinds: Iterable[str]) -> str:
         closest = max(kinds, key=likeness)
         best = closest if likeness(closest)[0] >= 0.6 else None
     guess = f" Did you mean {best!r}?" if best is not None else ""
-    return f"setting {key!r} does not exist.{guess} Known: {', '.join(sorted(kinds))}."
+    return f"setting {quoted(key)} does not exist.{guess} Known: {', '.join(sorted(kinds))}."
 
 
 def check(settings: Any) -> None:
@@ -268,10 +291,14 @@ def check(settings: Any) -> None:
             level.check()
 
 
-def _outside(value: Any, low: float | None, above: float | None, high: float | None, below: float | None) -> str:
+def _outside(
+    value: Any, low: float | None, above: float | None, high: float | None, below: float | None, most: int | None
+) -> str:
     """What a value that is out of bounds must do; nothing for one that is not."""
-    least, most = low if low is not None else above, high if high is not None else below
+    least, highest = low if low is not None else above, high if high is not None else below
     values = value if isinstance(value, tuple) else (value,)
+    if most is not None and any(each > most for each in values):
+        return f"be at most {most:,}"
     if all(
         (low is None or each >= low)
         and (above is None or each > above)
@@ -280,11 +307,11 @@ def _outside(value: Any, low: float | None, above: float | None, high: float | N
         for each in values
     ):
         return ""
-    if least is not None and most is not None:
+    if least is not None and highest is not None:
         return (
             f"lie in [{low:g}, {below:g})"
             if low is not None and below is not None
-            else f"lie between {least:g} and {most:g}"
+            else f"lie between {least:g} and {highest:g}"
         )
     if above is not None:
         return "be positive" if above == 0 else f"be above {above:g}"
@@ -325,7 +352,16 @@ def _written(value: Any) -> str:
     """A value as it is typed on the command line."""
     if isinstance(value, tuple):
         return ",".join(map(_written, value))
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else _shown(value)
+
+
+def _shown(value: Any) -> str:
+    """A value in a message: as it was typed, or quoted where it is long or cannot be printed."""
+    try:
+        text = str(value)
+    except ValueError:  # an integer of thousands of digits
+        return quoted(value)
+    return text if len(text) <= 60 and text.isprintable() else quoted(text)
 
 
 def _split(kind: Any) -> tuple[Any, bool]:
@@ -361,7 +397,7 @@ def _parse(key: str, text: str, kind: Any) -> Any:
         inside = text.strip().removeprefix("(").removesuffix(")").removeprefix("[").removesuffix("]").strip()
         return tuple(_read(part.strip(), item) for part in inside.removesuffix(",").split(",")) if inside else ()
     except ValueError:
-        raise OptionError(f"{key}={text}: expected {_expected(kind)}; got {text!r}.") from None
+        raise OptionError(f"{key}={_shown(text)}: expected {_expected(kind)}; got {quoted(text)}.") from None
 
 
 def _read(text: str, kind: Any) -> Any:
@@ -394,7 +430,7 @@ def _accept(key: str, value: Any, kind: Any) -> Any:
         return float(value)
     if bare in (int, bool, str) and type(value) is bare:
         return value
-    raise OptionError(f"{key}={value!r}: expected {_expected(kind)}; got {type(value).__name__} {value!r}.")
+    raise OptionError(f"{key}={quoted(value)}: expected {_expected(kind)}; got {type(value).__name__} {quoted(value)}.")
 
 
 __all__ = [

@@ -18,16 +18,16 @@ from recurra.tasks.classify import LabelModelSettings, LabelSettings, Parts, Tag
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import Evaluation
 from recurra.training.loop import Training
-from recurra.types import setting
+from recurra.types import MOST, setting
 
 NAMES = ["0", "1"]
 
 
 @dataclass(frozen=True)
 class SignalData:
-    sequences: int = setting(100, "to train on, and as many to validate", low=1)
-    test: int = setting(500, "sequences to test on", low=1)
-    length: int = setting(50, "steps of each", low=1)
+    sequences: int = setting(100, "to train on, and as many to validate", low=1, most=MOST)
+    test: int = setting(500, "sequences to test on", low=1, most=MOST)
+    length: int = setting(50, "steps of each", low=1, most=MOST)
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,18 @@ import torch
 from torch import Tensor, nn
 
 from recurra.cells.catalogue import find_cell
+from recurra.cells.notation import Cell
 from recurra.data.batches import Batches
-from recurra.errors import OptionError
+from recurra.errors import OptionError, quoted
 from recurra.layers.recurrent import Recurrent
 from recurra.models.sequence import SequenceModel
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.tasks.results import Evaluation
 from recurra.training.distributed import Ranks
 from recurra.training.loop import Loop, Trainer, Training
+from recurra.training.soundness import check_weights
 from recurra.training.tree_penalty import MOST_STEPS, TreePenalty
-from recurra.types import setting
+from recurra.types import DEEPEST, MOST, setting
 
 
 def has_no_matrices(settings: Any) -> str | None:
@@ -33,9 +35,9 @@ def has_no_matrices(settings: Any) -> str | None:
 @dataclass(frozen=True)
 class ModelSettings:
     cell: str = setting("lstm", "a name, NAME(option=value), FILE.py:NAME, or FILE.json")
-    hidden_size: int = setting(256, "units of each layer", low=1)
-    layers: int = setting(1, "how many are stacked", low=1)
-    embedding_size: int | None = setting(None, "size of a token's vector; none: hidden_size", low=1)
+    hidden_size: int = setting(256, "units of each layer", low=1, most=MOST)
+    layers: int = setting(1, "how many are stacked", low=1, most=DEEPEST)
+    embedding_size: int | None = setting(None, "size of a token's vector; none: hidden_size", low=1, most=MOST)
     dropout: float = setting(0.0, "variational, between layers and of outputs")
     input_dropout: float | None = setting(None, "variational, of inputs; none: as model.dropout")
     weight_dropout: float = setting(0.0, "of recurrent weights", idle=has_no_matrices)
@@ -52,8 +54,8 @@ class ModelSettings:
 class StepModelSettings(ModelSettings):
     """Of models that predict something at every step."""
 
-    deep_input: int = setting(0, "extra tanh layers from a token's vector to the recurrent layers", low=0)
-    deep_output: int = setting(0, "extra tanh layers from the recurrent layers to the prediction", low=0)
+    deep_input: int = setting(0, "extra tanh layers from a token's vector to the recurrent layers", low=0, most=DEEPEST)
+    deep_output: int = setting(0, "extra tanh layers from the recurrent layers to the prediction", low=0, most=DEEPEST)
 
 
 @dataclass(frozen=True)
@@ -93,24 +95,24 @@ def of_files(settings: Any) -> str | None:
 def of_synthetic(settings: Any) -> str | None:
     """Why a setting of synthetic data is idle, where a file is read."""
     path = settings.data.path
-    return None if path is None else f"it is for synthetic data, and data.path={path}"
+    return None if path is None else f"it is for synthetic data, and data.path={path:.60}"
 
 
 def given_valid(settings: Any) -> str | None:
     """Why the share for validation is idle, where a file is that part."""
     path = settings.data.valid_path
-    return None if path is None else f"data.valid_path={path} is the validation part"
+    return None if path is None else f"data.valid_path={path:.60} is the validation part"
 
 
 def given_test(settings: Any) -> str | None:
     """Why the share for the test is idle, where a file is that part."""
     path = settings.data.test_path
-    return None if path is None else f"data.test_path={path} is the test part"
+    return None if path is None else f"data.test_path={path:.60} is the test part"
 
 
 def check_device(device: str) -> None:
     if device not in ("cpu", "cuda"):
-        raise OptionError(f"device {device!r} does not exist. Known: cpu, cuda.")
+        raise OptionError(f"device {quoted(device)} does not exist. Known: cpu, cuda.")
     if device == "cuda" and not torch.cuda.is_available():
         raise OptionError("device=cuda was asked for, but torch finds no CUDA device here. Use device=cpu.")
 
@@ -155,6 +157,7 @@ class Task(ABC, Generic[M]):
 
     def __init__(self, settings: Any, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
         self.settings, self.ranks, self.kept = settings, ranks, vocabulary
+        self.cells: dict[str, Cell] = {}  # those of a run folder, which are not looked for in files
 
     @property
     def units(self) -> str:
@@ -195,18 +198,19 @@ class Task(ABC, Generic[M]):
     def make_model(self) -> M:
         """The model, untrained, on the CPU."""
 
+    def find_cell(self, name: str) -> Cell:
+        """The cell of that name: as the run folder keeps it, or from the catalogue or a file."""
+        return self.cells[name] if name in self.cells else find_cell(name)
+
     def make_recurrent(self, input_size: int | None = None, **options: Any) -> Recurrent:
         """The recurrent layers that the settings describe; without an input size, for vectors of tokens."""
         model = self.settings.model
         names = ("layers", "dropout", "weight_dropout", "residual", "learn_initial", "bidirectional")
         described = {name: getattr(model, name) for name in names if hasattr(model, name)}
         size = input_size or model.embedding_size or model.hidden_size
-        return Recurrent(
-            **{"cell": model.cell, "hidden_size": model.hidden_size, "engine": self.settings.engine}
-            | described
-            | options,
-            input_size=size,
-        )
+        given: dict[str, Any] = {"cell": model.cell, "hidden_size": model.hidden_size, "engine": self.settings.engine}
+        given |= described | options
+        return Recurrent(**given | {"cell": self.find_cell(given["cell"])}, input_size=size)
 
     def step_options(self) -> dict[str, Any]:
         """What models that predict at every step are told besides their recurrent layers."""
@@ -221,6 +225,7 @@ class Task(ABC, Generic[M]):
     def trained(self, checkpoint: Checkpoint, about: str) -> M:
         """The model of a checkpoint: the averaged one, if there is one."""
         model = self.make_model().to(self.settings.precision)
+        check_weights(checkpoint.evaluated, f"{about}, the checkpoint of step {checkpoint.step},")
         restore_weights(model, checkpoint.evaluated, about)
         return model.eval()
 

@@ -7,7 +7,7 @@ The way of a call: `train` → `Recipe.configure` → `Task` → `train_run` →
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from torch import nn
 
 from recurra.cells.notation import Cell
 from recurra.errors import OptionError, RunError
-from recurra.runs.folder import RunFolder, list_runs
+from recurra.runs.disk import reason
+from recurra.runs.folder import RunFolder, list_runs, warn
 from recurra.tasks.catalogue import find_recipe, open_task
 from recurra.tasks.fit import FitSettings, FitTask
 from recurra.tasks.recipe import Recipe
@@ -94,17 +95,31 @@ def resume(run: Run, **options: Any) -> Run:
         return train_run(run.task, run, **options)
 
 
-def open_run(path: PathLike, *, device: str = "cpu", model: nn.Module | None = None) -> Run:
-    """The run in a folder.
+def open_run(
+    path: PathLike,
+    *,
+    device: str = "cpu",
+    model: nn.Module | None = None,
+    trust: bool = False,
+    strict: bool = False,
+    notice: Callable[[str], None] | None = None,
+) -> Run:
+    """The run in a folder, which may be a stranger's: none of their code is run.
 
     - `device`: where its model runs. `model`: of a run of `fit`, the module that its weights are loaded into.
+    - `trust`: the folder is yours. Links may lead out of it, and a cell or label in a Python file may be run where the folder
+      does not keep its equations.
+    - `strict`: whatever is damaged is an error. Otherwise it is named in a `RunWarning` (or to `notice`) and in `run.damaged`,
+      with what is used instead.
 
     ```python
     run = rc.train("tomita", steps=20)
     rc.open(run.path).evaluate()
     ```
     """
-    folder = RunFolder.open(Path(path))
+    folder = RunFolder.open(Path(path), trust=trust, strict=strict)
+    folder.notice = notice or warn
+    folder.look_over()
     if folder.recipe.get("name") != "fit":
         if model is not None:
             name = folder.recipe.get("name")
@@ -113,20 +128,28 @@ def open_run(path: PathLike, *, device: str = "cpu", model: nn.Module | None = N
     return Run(folder, FitTask(from_dict(FitSettings, folder.recipe), model=model), device)
 
 
-def runs(folder: PathLike = "runs") -> list[Run]:
-    """The runs of a folder, the one that was started last first.
+def runs(folder: PathLike = "runs", *, notice: Callable[[str], None] | None = None) -> list[Run]:
+    """The runs of a folder, the one that was started last first. Run folders that cannot be opened are left out, with a
+    `RunWarning` (or a word to `notice`) that says why.
 
     ```python
     [(run.path, run.metrics[-1]) for run in rc.runs("runs")]
     ```
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        found = "a file" if folder.exists() else "not there"
+    try:
+        found = "" if folder.is_dir() else "a file" if folder.exists() else "not there"
+    except (OSError, ValueError) as error:
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        raise RunError(f"{str(folder)[:200]!r} cannot be read: {why}.") from error
+    if found:
         raise RunError(
             f"{folder} is {found}; a folder with runs is asked for. Name one, or train first: recurra train."
         )
-    return [Run(each) for each in list_runs(folder)]
+    listed = list_runs(folder, notice or warn)
+    for each in listed:
+        each.notice = notice
+    return [Run(each) for each in listed]
 
 
 open = open_run

@@ -42,7 +42,7 @@ from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, evaluate_whole, evaluating
 from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import batch_weights, weighted_nll
-from recurra.types import Float, Int, setting
+from recurra.types import MOST, Float, Int, setting
 
 TASKS = {"dates": synthetic_dates, "addition": synthetic_sums}
 
@@ -62,6 +62,7 @@ class TranslateData:
         20_000,
         "how many synthetic pairs, all parts together",
         low=1,
+        most=MOST,
         idle=lambda s: "it is for synthetic pairs, and no data.task is given" if s.data.task is None else None,
     )
     tokens: str = setting("char", "what a token is, on both sides: byte, char, word or bpe", choices=TOKENS)

@@ -34,7 +34,7 @@ from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, Tally, evaluating
 from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import weighted_nll
-from recurra.types import setting
+from recurra.types import MOST, setting
 
 DEEPER = 2
 """By how many levels the trees that a task is tested on go beyond those that were learned."""
@@ -65,9 +65,10 @@ class TreeData:
         4,
         "of the deepest synthetic trees to learn from; they are tested two levels deeper too",
         low=1,
+        most=20,
         idle=of_synthetic,
     )
-    count: int = setting(50_000, "how many synthetic trees to learn from", low=1, idle=of_synthetic)
+    count: int = setting(50_000, "how many synthetic trees to learn from", low=1, most=MOST, idle=of_synthetic)
     min_count: int = setting(1, "tokens seen less often become <unk>", low=1)
     valid: float = setting(
         0.1, "the share of a file's trees that chooses the model", idle=lambda s: of_files(s) or given_valid(s)
@@ -91,8 +92,8 @@ class TreeModelSettings:
         None, "of fold and sum: a name, NAME(option=value), FILE.py:NAME, or FILE.json; none: lstm"
     )
     arity: int | None = setting(None, "of plain and n-ary: the most children of a node; none: that of the data", low=1)
-    hidden_size: int = setting(128, "units of a node", low=1)
-    embedding_size: int | None = setting(None, "size of a token's vector; none: hidden_size", low=1)
+    hidden_size: int = setting(128, "units of a node", low=1, most=MOST)
+    embedding_size: int | None = setting(None, "size of a token's vector; none: hidden_size", low=1, most=MOST)
     dropout: float = setting(0.0, "of tokens' vectors and of outputs")
 
 
@@ -206,7 +207,7 @@ class TreeTask(Task[TreeClassifier]):
             model.hidden_size,
             embedding_size=model.embedding_size,
             composition=model.composition,
-            cell=model.cell,
+            cell=None if model.cell is None else self.find_cell(model.cell),
             arity=widest if model.arity is None else model.arity,
             dropout=model.dropout,
         )

@@ -8,7 +8,7 @@ import re
 import torch
 from torch import Tensor, nn
 
-from recurra.errors import OptionError, choose_from
+from recurra.errors import OptionError, choose_from, quoted
 
 FORMS = ("ema", "asgd")
 
@@ -19,7 +19,7 @@ def read_average(text: str | None) -> tuple[str, float] | None:
         return None
     found = re.fullmatch(r"(\w+):(\d*\.?\d+)", text.strip())
     if found is None:
-        raise OptionError(f"training.average={text} cannot be read. Write ema:0.999, asgd:1000 or none.")
+        raise OptionError(f"training.average={quoted(text)} cannot be read. Write ema:0.999, asgd:1000 or none.")
     form, number = choose_from("training.average", found[1], FORMS), float(found[2])
     if form == "ema" and not 0 < number < 1:
         raise OptionError(f"training.average={text}: the decay must lie between 0 and 1.")

@@ -21,7 +21,8 @@ def clip_gradients(parameters: Iterable[nn.Parameter], norm: float | None, value
     total = _norm(gradients)
     if value is not None:
         for gradient in gradients:
-            gradient.clamp_(-value, value)
+            bound = min(value, torch.finfo(gradient.dtype).max)  # a larger one does not fit into the type
+            gradient.clamp_(-bound, bound)
     if norm is not None:
         now = total if value is None else _norm(gradients)
         scale = (norm / (now + 1e-6)).clamp(max=1.0)

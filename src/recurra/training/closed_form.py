@@ -6,9 +6,17 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import torch
+
 from recurra.models.reservoir import EchoState, ReadoutFit
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.training.loop import Event, Finished, Save, Step, Validated
+from recurra.training.soundness import are_finite, check_weights
+
+UNSOLVED = (
+    "the readout that was solved for is not finite, and is not kept. Give the series in another unit, a larger training.penalty, "
+    "or a smaller model.radius, model.input_scale or model.bias_scale."
+)
 
 
 class ClosedForm:
@@ -44,14 +52,24 @@ class ClosedForm:
         """Read to the end, solve, validate and save; or stop when asked to, and save."""
         fit = self.fit
         while self.done is None:
-            error, tokens = fit.read()
+            last = self.step + 1 == self.steps
+            try:
+                error, tokens = fit.read()
+                if last:
+                    self._choose()
+                elif self.step & (self.step - 1) == 0:
+                    fit.solve(max(self.penalties))
+            except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+                error = math.nan
+            if not (math.isfinite(error) and are_finite(self.model.state_dict().values())):
+                yield Finished(self.step, UNSOLVED, failed=True)
+                return
             yield Step(self.step, error, 0.0, 0.0, tokens)
-            last = self.step == self.steps
             if last:
-                self._choose()
+                if not math.isfinite(self.best):
+                    yield Finished(self.step, UNSOLVED, failed=True)
+                    return
                 yield Validated(self.step, self.best, True)
-            elif self.step & (self.step - 1) == 0:
-                fit.solve(max(self.penalties))
             if last or self.asked_to_stop:
                 yield Save(self.step, self.checkpoint, last)
             if not last and self.asked_to_stop:
@@ -86,6 +104,7 @@ class ClosedForm:
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint."""
+        check_weights(checkpoint.weights, f"the checkpoint of step {checkpoint.step}")
         restore_weights(self.model, checkpoint.weights, "the checkpoint")
         self.best, self.done = checkpoint.facts["best"], checkpoint.facts["done"]
         fit = self.fit

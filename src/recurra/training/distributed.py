@@ -7,17 +7,22 @@ are complete only when back-propagation has come to its first step, so there is 
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from recurra.errors import OptionError
+from recurra.errors import OptionError, RunError
+
+LEAVING = timedelta(seconds=50)
+"""How long a rank waits for the others when all are done."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,8 @@ class Ranks:
     def sum(self, values: Tensor) -> Tensor:
         """The sum over all ranks, in place."""
         if self.world > 1:
-            dist.all_reduce(values)
+            with _together():
+                dist.all_reduce(values)
         return values
 
     def sum_gradients(self, parameters: list[nn.Parameter], *others: Tensor) -> list[Tensor]:
@@ -61,7 +67,8 @@ class Ranks:
         if self.world == 1:
             return value
         found = [value]
-        dist.broadcast_object_list(found, src=0)
+        with _together():
+            dist.broadcast_object_list(found, src=0)
         return found[0]
 
     def gather(self, values: Tensor) -> list[Tensor]:
@@ -69,8 +76,21 @@ class Ranks:
         if self.world == 1:
             return [values]
         found = [torch.empty_like(values) for _ in range(self.world)]
-        dist.all_gather(found, values.contiguous())
+        with _together():
+            dist.all_gather(found, values.contiguous())
         return found
+
+
+@contextmanager
+def _together() -> Iterator[None]:
+    """What all ranks do at once. One that has died or left ends the others, each with one line."""
+    try:
+        yield
+    except RuntimeError as error:  # of the connection: torch has no narrower name for it
+        raise RunError(
+            "another rank has ended, or cannot be reached any more, so this one ends too. The last checkpoint is kept: see what "
+            f"that rank said, then go on with train --resume. ({str(error).splitlines()[0][:100] if str(error) else error!r})"
+        ) from error
 
 
 @contextmanager
@@ -97,9 +117,46 @@ def join(device: str) -> Iterator[Ranks]:
     ranks = Ranks(int(os.environ["RANK"]), world, int(os.environ.get("LOCAL_RANK", "0")))
     if device == "cuda":
         torch.cuda.set_device(ranks.local_rank)
-    dist.init_process_group("nccl" if device == "cuda" else "gloo")
+    store = _meet(ranks)
+    with _together():
+        dist.init_process_group("nccl" if device == "cuda" else "gloo", store=store, rank=ranks.rank, world_size=world)
     try:
         yield ranks
-        dist.barrier()  # a rank that leaves while others still talk to it may abort them
+        leave(store, ranks)
     finally:
         dist.destroy_process_group()
+
+
+_joined = itertools.count()
+
+
+def _meet(ranks: Ranks) -> Any:
+    """The store that all ranks share, once all of them are there. One that dies before that must not be waited for forever."""
+    patience = float(os.environ.get("RECURRA_RANKS_WAIT", "50"))
+    try:
+        torch_distributed: Any = dist  # it has these names, and does not declare them
+        wait = timedelta(seconds=patience)
+        store, _, _ = next(iter(torch_distributed.rendezvous("env://", ranks.rank, ranks.world, timeout=wait)))
+        store = torch_distributed.PrefixStore(f"recurra-{next(_joined)}", store)
+        store.set(f"here-{ranks.rank}", "1")
+        store.wait([f"here-{k}" for k in range(ranks.world)], wait)
+    except (RuntimeError, ValueError) as error:
+        raise RunError(
+            f"not all of the {ranks.world} ranks came within {patience:g} s: one has ended, or cannot be reached. See what it "
+            "said, and start all again; where starting takes longer, set RECURRA_RANKS_WAIT to more seconds."
+        ) from error
+    return store
+
+
+def leave(store: Any, ranks: Ranks) -> None:
+    """End together. A barrier of the group itself is not enough: a rank is through it before the others have read its last
+    message, and closes the connection under them, which aborts them. The store knows when all are through; its host goes last."""
+    with _together():
+        dist.barrier()
+        store.set(f"through-{ranks.rank}", "1")
+        store.wait([f"through-{k}" for k in range(ranks.world)], LEAVING)
+    with suppress(RuntimeError):
+        if ranks.is_first:
+            store.wait([f"gone-{k}" for k in range(1, ranks.world)], LEAVING)
+        else:
+            store.set(f"gone-{ranks.rank}", "1")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from recurra.errors import OptionError, choose_from
+from recurra.errors import OptionError, choose_from, quoted
 from recurra.models.sequence import SequenceModel
 from recurra.types import State
 
@@ -44,7 +44,7 @@ def read_feeding(text: str) -> Feeding:
         return Feeding(1.0 if form == "free" else 0.0, rising=False)
     if form == "scheduled" and number is not None and 0 < float(number) <= 1:
         return Feeding(float(number), rising=True)
-    raise OptionError(f"training.feeding={text} cannot be read. Write teacher, free or scheduled:0.25.")
+    raise OptionError(f"training.feeding={quoted(text)} cannot be read. Write teacher, free or scheduled:0.25.")
 
 
 @torch.no_grad()

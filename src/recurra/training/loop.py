@@ -21,9 +21,10 @@ from recurra.training.distributed import Ranks
 from recurra.training.feeding import own_inputs, read_feeding
 from recurra.training.objectives import OVER_TIME, batch_weights, weighted_nll
 from recurra.training.schedules import SCHEDULES, Plateau, learning_rate
+from recurra.training.soundness import LossWatch, are_finite, check_weights
 from recurra.training.tree_penalty import TreePenalty
 from recurra.training.truncation import Loss, backward, read_truncation
-from recurra.types import State, setting
+from recurra.types import MOST, State, setting
 
 PATIENCE_WITH_NAN = 5
 
@@ -66,7 +67,7 @@ class Training:
     """
 
     steps: int = setting(2000, "how many updates to make", low=1)
-    batch_size: int = setting(32, "streams, or sequences, of all ranks together", low=1)
+    batch_size: int = setting(32, "streams, or sequences, of all ranks together", low=1, most=MOST)
     truncation: str = setting(
         "every:128",
         "how far gradients flow back: none, every:K, window:K",
@@ -298,7 +299,7 @@ class Trainer:
             # a first step that is skipped would leave what torch has allocated for them, unset
             for parameter in model.parameters():
                 self.optimiser.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-        self.plateau = Plateau()
+        self.plateau, self.watch, self.has_saved = Plateau(), LossWatch(), False
         average = read_average(settings.average)
         self.average = Average(model, *average) if average is not None else None
         self.step, self.skipped, self.in_a_row = 0, 0, 0
@@ -351,16 +352,18 @@ class Trainer:
             snapped = self.step in kept
             if self.step % self.report_every and not (last or validates or saves or snapped or asked):
                 continue
-            failed = False
+            failed = ""
             for event in self.report():
                 yield event
-                failed = failed or self.in_a_row >= PATIENCE_WITH_NAN
+                failed = failed or self.watch.see(event.loss)
+                if self.in_a_row >= PATIENCE_WITH_NAN:
+                    failed = f"{PATIENCE_WITH_NAN} steps in a row had a loss or gradient that is not finite."
             if self.penalty is not None and self.ranks.is_first and not event.skipped:
                 found = self.penalty.follow(self.model, self.step)
                 if found:
                     yield Measured(self.step, found)
             if failed:
-                yield self._failed(f"{PATIENCE_WITH_NAN} steps in a row had a loss or gradient that is not finite.")
+                yield self._failed(failed)
                 return
             is_best = False
             small = settings.stop_at_gradient is not None and event.gradient_norm < settings.stop_at_gradient
@@ -379,6 +382,7 @@ class Trainer:
             if snapped:
                 yield Snapshot(self.step, self.snapshot)
             if saves or is_best or last or stopping:
+                self.has_saved = True
                 yield Save(self.step, self.checkpoint, is_best)
             if stopping:
                 yield Finished(self.step, stopping)
@@ -386,11 +390,11 @@ class Trainer:
         yield Finished(self.step, f"{settings.steps} steps made")
 
     def _failed(self, why: str) -> Finished:
-        return Finished(self.step, f"{why} The last good checkpoint is kept. {TRY}", failed=True)
+        kept = "The last good checkpoint is kept." if self.has_saved else "There is no checkpoint yet."
+        return Finished(self.step, f"{why} {kept} {TRY}", failed=True)
 
     def _has_sound_weights(self) -> bool:
-        parts = [parameter.isfinite().all() for parameter in (*self.model.parameters(), *self.evaluated.parameters())]
-        return bool(torch.stack(parts).all())
+        return are_finite((*self.model.parameters(), *self.evaluated.parameters()))
 
     def update(self, batch: Batch) -> Step:
         """One step of the optimiser, and what it found."""
@@ -559,12 +563,15 @@ class Trainer:
             "skipped": self.skipped,
             "in_a_row": self.in_a_row,
             "done": self.done,
+            "watch": self.watch.state(),
         }
         return Checkpoint(self.step, dict(self.model.state_dict()), tensors, facts)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint."""
         facts, tensors = checkpoint.facts, checkpoint.tensors
+        kept = {name: value for name, value in tensors.items() if name.startswith(("average.", "optimiser."))}
+        check_weights(checkpoint.weights | kept, f"the checkpoint of step {checkpoint.step}")
         restore_weights(self.model, checkpoint.weights, "the checkpoint")
         if self.average is not None:
             restore_weights(self.average.model, checkpoint.part("average"), "the checkpoint's averaged weights")
@@ -579,6 +586,8 @@ class Trainer:
         self.optimiser.load_state_dict(described)
         self.batches.load_state_dict(facts["stream"])
         self.plateau.restore(facts["plateau"])
+        self.watch.restore(facts.get("watch", {}))  # older checkpoints have none
+        self.has_saved = True
         self.best, self.since_best = facts["best"], facts["since_best"]
         self.skipped, self.in_a_row, self.step = facts["skipped"], facts["in_a_row"], checkpoint.step
         self.done = facts["done"]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from recurra.errors import OptionError, choose_from
+from recurra.errors import OptionError, choose_from, quoted
 from recurra.models.sequence import SequenceModel, detached
 from recurra.types import Float, Int, State
 
@@ -76,7 +76,7 @@ def read_truncation(text: str) -> Truncation:
             return none()
         if form != "none" and found[2] is not None:
             return every(int(found[2])) if form == "every" else window(int(found[2]))
-    raise OptionError(f"truncation {text!r} cannot be read. Write none, every:128 or window:32.")
+    raise OptionError(f"truncation {quoted(text)} cannot be read. Write none, every:128 or window:32.")
 
 
 def backward(

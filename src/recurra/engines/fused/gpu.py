@@ -18,7 +18,7 @@ from recurra.cells.graph import Graph, block
 from recurra.cells.notation import Cell
 from recurra.engines.eager import last_values
 from recurra.engines.fused import budget, cuda, nvrtc, triton
-from recurra.engines.fused.build import cache_folder, write_whole
+from recurra.engines.fused.cache import cache_folder, read_text, write_file
 from recurra.engines.fused.gpu_kernel import Source, Tiles, awaited_states, exchanged_rows, state_argument
 from recurra.engines.fused.sequence import arriving_gradients, as_run, whole_masks
 from recurra.engines.fused.stages import Plan
@@ -136,13 +136,13 @@ def load(source: str, function: str) -> Any:
     """The function of a generated module. Triton reads the source again when it compiles, so it lies in a file."""
     name = f"recurra_{hashlib.sha256(source.encode()).hexdigest()[:24]}"
     path = cache_folder() / f"{name}.py"
-    if not path.exists() or path.read_text() != source:
-        write_whole(path, source.encode())
+    if read_text(path.name) != source:
+        write_file(path.name, source.encode())
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    # what runs is the text itself: neither what the file may hold by now, nor compiled code that lies beside it
+    exec(compile(source, str(path), "exec"), vars(module))
     return getattr(module, function)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from recurra.engines.fused.build import cache_folder, is_sound, write_whole
+from recurra.engines.fused.cache import read_entry, write_entry
 from recurra.errors import EngineError
 
 HEADERS = [Path(__file__).parent / name for name in ("machine.cuh", "steps.cuh")]
@@ -49,10 +49,12 @@ def kernel(source: str, function: str, warps: int, shared: int, device: int) -> 
     target = f"sm_{major}{minor}"
     parts = [source, *(header.read_text() for header in HEADERS), target, str(_version())]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
-    path = cache_folder() / f"{key}.cubin"
-    if not is_sound(path):
-        write_whole(path, compile_for(source, target))
-    return Kernel(path.read_bytes(), function, warps, shared)
+    name = f"{key}.cubin"
+    binary = read_entry(name)
+    if binary is None:
+        binary = compile_for(source, target)
+        write_entry(name, binary)
+    return Kernel(binary, function, warps, shared)
 
 
 def compile_for(source: str, target: str) -> bytes:

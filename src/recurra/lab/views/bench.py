@@ -25,7 +25,7 @@ from recurra.lecture.small_network import SmallNetwork, SmallPortrait
 from recurra.runs.disk import reason, replace_file
 
 router = APIRouter()
-DRAWN = 160
+DRAWN = 90
 """Operations of a cell that is drawn as one types; a larger picture takes seconds and shows nothing."""
 TASKS = {
     "tomita": ("strings of 0 and 1: is a string in Tomita's fourth language?", {"data.language": "4"}),

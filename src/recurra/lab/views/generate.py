@@ -26,7 +26,7 @@ Text = Annotated[str, Field(max_length=2000)]
 class Sampling(BaseModel):
     run: Name
     prime: Text = ""
-    length: Annotated[int, Field(ge=1, le=5000)] = 400
+    length: Annotated[int, Field(ge=1, le=100_000)] = 400
     temperature: Annotated[float, Field(gt=0, le=100)] = 1.0
     top_k: Annotated[int, Field(ge=1)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None

@@ -51,7 +51,13 @@ def _space(run: Run, step: int | None) -> StateSpace:
     return known[step]
 
 
-async def _look(folder: Folder, asked: Asked, work: Callable[[StateSpace], T]) -> T:
+async def _look(folder: Folder, asked: Asked, work: Callable[[StateSpace], T], *, quick: bool = False) -> T:
+    """What a function of the state space gives. What is `quick` does not wait for a search of the same run that is under way:
+    a space that is there is only read."""
+    if quick:
+        ready = await folder.work(lambda: _spaces.get(folder.run(asked.run), {}).get(asked.step))
+        if ready is not None:
+            return await folder.work(lambda: work(ready))
     return await folder.compute(asked.run, lambda run: work(_space(run, asked.step)))
 
 
@@ -98,7 +104,7 @@ async def field(folder: Folder, asked: Asked) -> Response:
             "python": _python(folder, asked),
         }
 
-    return as_json(await _look(folder, asked, work))
+    return as_json(await _look(folder, asked, work, quick=True))
 
 
 def _python(folder: Folder, asked: Asked) -> str:
@@ -164,7 +170,7 @@ async def drop(folder: Folder, asked: Dropped) -> Response:
             "summary": str(found),
         }
 
-    return as_json(await _look(folder, asked, work))
+    return as_json(await _look(folder, asked, work, quick=True))
 
 
 @router.post("/picture")
@@ -200,10 +206,8 @@ class Pressed(Asked):
 async def press(folder: Folder, asked: Pressed) -> Response:
     """The machine and the network from Off on, trigger by trigger: the eight variables, the prediction, the hidden state."""
 
-    def work(run: Run) -> dict[str, Any]:
-        if not run.has_triggers:
-            raise OptionError(f"{run.path.name} is not a washing machine. Train the recipe washing-machine.")
-        space, machine = _space(run, asked.step), Machine()
+    def work(space: StateSpace) -> dict[str, Any]:
+        machine = Machine()
         triggers = ["none", *asked.triggers]
         for trigger in triggers:
             if trigger not in TRIGGERS:
@@ -227,7 +231,7 @@ async def press(folder: Folder, asked: Pressed) -> Response:
             "path": _places(space, asked.units, states[-30:]),
         }
 
-    return as_json(await folder.compute(asked.run, work))
+    return as_json(await _look(folder, asked, work, quick=True))
 
 
 class Work(BaseModel):

@@ -9,6 +9,7 @@ import numpy as np
 from fastapi import APIRouter
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
+from torch import Tensor
 
 from recurra.analysis.neurons import read_unit
 from recurra.analysis.through_time import ThroughTime
@@ -18,7 +19,7 @@ from recurra.errors import DataError, OptionError, RecurraError
 from recurra.lab.folder import LabFolder
 from recurra.lab.replies import Folder, as_json, as_picture, open_line
 from recurra.results import to_plain
-from recurra.tasks.capabilities import Probes, ReadsText, offers
+from recurra.tasks.capabilities import Probes, ReadsText, find, offers
 from recurra.tasks.run import Run
 
 router = APIRouter()
@@ -42,7 +43,9 @@ class Asked(BaseModel):
 
 
 class AskedSeries(Asked):
-    series: Annotated[str, Field(max_length=80)]
+    """And a state or gate by name; the first one otherwise."""
+
+    series: Annotated[str, Field(max_length=80)] | None = None
 
 
 class AskedUnit(Asked):
@@ -71,6 +74,13 @@ def read(folder: LabFolder, run: Run, asked: Asked) -> tuple[str | None, Through
     """The text, and the network over it."""
     text = text_of(run, asked)
     return text, folder.remember(run, ("through time", text), lambda: run.through_time(text))
+
+
+def series_of(folder: LabFolder, run: Run, asked: AskedSeries) -> tuple[str, Tensor]:
+    """A state or gate over what is read, `[T, H]`, with its name."""
+    found = read(folder, run, asked)[1]
+    name = asked.series or next(iter(found.values))
+    return name, found.of(name)
 
 
 def python_lines(folder: LabFolder, asked: Asked, text: str | None, *lines: str) -> str:
@@ -118,7 +128,7 @@ async def values(folder: Folder, asked: AskedSeries) -> Response:
     """A state or gate as numbers: 32-bit floats, unit after unit."""
 
     def work(run: Run) -> bytes:
-        found = read(folder, run, asked)[1].of(asked.series)
+        found = series_of(folder, run, asked)[1]
         return np.ascontiguousarray(found.T.numpy(), dtype="<f4").tobytes()
 
     return Response(await folder.compute(asked.run, work), media_type="application/octet-stream")
@@ -129,8 +139,8 @@ async def values_as_csv(folder: Folder, asked: AskedSeries) -> Response:
     """A state or gate as a table: a row for each step."""
 
     def work(run: Run) -> str:
-        found = read(folder, run, asked)[1].of(asked.series)
-        head = ",".join(["step", *(f"{asked.series}.{k}" for k in range(found.shape[1]))])
+        name, found = series_of(folder, run, asked)
+        head = ",".join(["step", *(f"{name}.{k}" for k in range(found.shape[1]))])
         rows = (",".join([str(t), *(f"{value:.6g}" for value in row)]) for t, row in enumerate(found.tolist()))
         return "\n".join([head, *rows]) + "\n"
 
@@ -225,5 +235,7 @@ def _task(run: Run) -> Any:
 
 def _graph(run: Run) -> Any:
     model = run.model
-    layer = model.recurrent if hasattr(model, "recurrent") else _task(run).probe(model, 1).layer
+    layer = (
+        model.recurrent if hasattr(model, "recurrent") else find(run.task, Probes, "through_time").probe(model, 1).layer
+    )
     return layer.cell.graph

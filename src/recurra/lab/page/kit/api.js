@@ -65,3 +65,14 @@ export async function follow(path, onEvent, signal) {
     await new Promise((resolve) => { setTimeout(resolve, 2000); });
   }
 }
+
+// As `follow`, with one stream for all tabs of the browser: it has no more than six connections to one host, and each stream holds one.
+// The tab that has the lock reads the stream and tells the others; when it is closed, another gets the lock.
+export function followTogether(path, onEvent, signal) {
+  const name = `${base.pathname}${path}`;
+  const channel = new BroadcastChannel(name);
+  channel.onmessage = (message) => onEvent(message.data);
+  signal.addEventListener("abort", () => channel.close());
+  const read = () => follow(path, (event) => { channel.postMessage(event); onEvent(event); }, signal);
+  navigator.locks.request(name, { signal }, read).catch((error) => { if (!signal.aborted) throw error; });
+}

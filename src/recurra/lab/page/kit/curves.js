@@ -38,7 +38,7 @@ export class Curves {
     this.plot = new uPlot({
       width: this.place.clientWidth, height: this.height,
       scales: { x: { time: false }, y: { distr: this.log ? 3 : 1 } },
-      axes: [{ ...axis, label: this.x, labelFont: "12px system-ui", labelSize: 18 }, { ...axis, size: 56 }],
+      axes: [{ ...axis, label: this.x, labelFont: "12px system-ui", labelSize: 16, size: 34 }, { ...axis, size: 56 }],
       bands: this.bands,
       series: [{ label: this.x }, ...this.lines.map((each, at) => ({
         label: each.label, stroke: each.colour ?? line(each.k ?? at), width: each.width ?? 1.8, spanGaps: true,

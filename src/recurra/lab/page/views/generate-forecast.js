@@ -11,7 +11,7 @@ const MOST = 6;
 export function forecaster(panel) {
   const steps = h("input", { type: "number", min: 1, max: 2000, value: panel.get("steps", 100) });
   const place = h("div");
-  let found = null;
+  let found = null, turn = 0;
   const asked = () => ({ run: panel.run.name, steps: Number(steps.value) });
 
   // One plot for each column. The lines of the bounds are thin; the band between them is filled.
@@ -35,7 +35,10 @@ export function forecaster(panel) {
   }
 
   const run = () => attempt(async () => {
-    found = await post("api/generate/forecast", asked(), panel.signal);
+    const mine = ++turn;
+    const answer = await post("api/generate/forecast", asked(), panel.signal);
+    if (mine !== turn) return; // another was asked for meanwhile
+    found = answer;
     put(place, found.columns.slice(0, MOST).map((_, k) => plot(k)),
       found.columns.length > MOST ? h("p", { class: "soft" }, `${found.columns.length - MOST} more columns are in the numbers.`) : null);
   });

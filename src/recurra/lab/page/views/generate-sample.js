@@ -1,5 +1,5 @@
-// Sampling: text as it is produced.
-import { stream } from "../kit/api.js";
+// Sampling: text as it is produced. Its picture is the state of the network over the beginning of the text.
+import { blob, stream } from "../kit/api.js";
 import { attempt } from "../kit/banner.js";
 import { button, field, h, put } from "../kit/dom.js";
 import { outputs } from "../kit/outputs.js";
@@ -15,7 +15,7 @@ export function sampler(panel) {
     return made;
   };
   const prime = input("prime", { type: "text", maxlength: 2000, spellcheck: "false", autocomplete: "off", placeholder: "it begins by itself" });
-  const length = input("length", { type: "number", min: 1, max: 5000 });
+  const length = input("length", { type: "number", min: 1, max: 100000 });
   const temperature = input("temperature", { type: "range", min: 0.1, max: 2, step: 0.05 }, "input");
   const topK = input("top_k", { type: "number", min: 1, placeholder: "all" });
   const topP = input("top_p", { type: "number", min: 0.01, max: 1, step: 0.01, placeholder: "all" });
@@ -27,12 +27,24 @@ export function sampler(panel) {
   let stop = new AbortController();
   let lines = "";
 
+  // what comes within one frame is put on the page together: a network writes faster than a screen is drawn
+  let waiting = "", frame = 0;
+  const flush = () => {
+    cancelAnimationFrame(frame);
+    frame = 0;
+    text.append(waiting);
+    waiting = "";
+    text.scrollTop = text.scrollHeight;
+  };
+  const show = (more) => { waiting += more; frame = frame || requestAnimationFrame(flush); };
+
   const write = () => attempt(async () => {
     stop.abort();
     stop = new AbortController();
     panel.signal.addEventListener("abort", () => stop.abort());
     const mine = stop;
     const asked = { run: panel.run.name, prime: prime.value, length: number(length.value) ?? 400, temperature: number(temperature.value), top_k: number(topK.value), top_p: number(topP.value), seed: number(seed.value), greedy: greedy.checked };
+    flush();
     put(text, h("span", { class: "soft" }, prime.value));
     const began = performance.now();
     let count = 0;
@@ -42,10 +54,11 @@ export function sampler(panel) {
       await stream("api/generate/sample", asked, (event) => {
         if (mine !== stop) return;
         if (event.done) lines = event.python;
-        else { text.append(event.text); count += 1; text.scrollTop = text.scrollHeight; }
+        else { show(event.text); count += 1; }
       }, stop.signal);
     } finally {
       if (mine === stop) {
+        flush();
         halt.disabled = true;
         status.textContent = `${count} tokens in ${((performance.now() - began) / 1000).toFixed(1)} s`;
       }
@@ -63,5 +76,5 @@ export function sampler(panel) {
       h("div", { class: "row" }, field("Prime", prime), field("Tokens", length), field(h("span", {}, "Temperature ", heat), temperature), field("Top k", topK), field("Top p", topP), field("Seed", seed), h("label", { class: "tick" }, greedy, "greedy")),
       h("div", { class: "row" }, h("button", { type: "submit", class: "main" }, "Write"), halt, status)),
     text,
-    outputs({ name: `${panel.run.name}-sample`, numbers: { json: () => ({ prime: prime.value, text: text.textContent }) }, python: () => lines || "# write something first" }));
+    outputs({ name: `${panel.run.name}-sample`, picture: { svg: () => blob("api/time/picture.svg", { run: panel.run.name, text: text.textContent.slice(0, 200) }) }, numbers: { json: () => ({ prime: prime.value, text: text.textContent }) }, python: () => lines || "# write something first" }));
 }

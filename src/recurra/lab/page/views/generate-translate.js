@@ -33,7 +33,7 @@ export function translator(panel, about) {
   const beam = h("input", { type: "number", min: 1, max: 16, value: panel.get("beam", 4) });
   const power = h("input", { type: "number", min: 0, max: 4, step: 0.1, value: panel.get("length_power", 1) });
   const place = h("div", { "aria-live": "polite" });
-  let lines = "", found = null, attention = null;
+  let lines = "", found = null, attention = null, turn = 0;
   const asked = () => ({ run: panel.run.name, text: text.value, beam: Number(beam.value), length_power: Number(power.value) });
 
   function drawAttention() {
@@ -46,7 +46,10 @@ export function translator(panel, about) {
   }
 
   const run = () => attempt(async () => {
-    found = await post("api/generate/translate", asked(), panel.signal);
+    const mine = ++turn;
+    const answer = await post("api/generate/translate", asked(), panel.signal);
+    if (mine !== turn) return; // another was asked for meanwhile
+    found = answer;
     lines = found.python;
     put(place,
       h("p", { class: "answer mono" }, found.translations[0].text),

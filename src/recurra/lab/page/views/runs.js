@@ -1,5 +1,5 @@
 // Runs: all of a folder as they train. Those that are ticked are compared; the address has them.
-import { follow, get, post } from "../kit/api.js";
+import { followTogether, get, post } from "../kit/api.js";
 import { link, read } from "../kit/address.js";
 import { attempt } from "../kit/banner.js";
 import { line } from "../kit/colours.js";
@@ -22,7 +22,7 @@ export async function show(panel) {
 
 class Runs {
   constructor(panel) {
-    Object.assign(this, { panel, runs: new Map(), names: [], ticked: [], curves: {}, metrics: ["loss", "valid"], lines: "" });
+    Object.assign(this, { panel, runs: new Map(), names: [], ticked: [], wanted: [], curves: {}, metrics: ["loss", "valid"], lines: "" });
     this.body = h("tbody");
     this.compared = h("div");
     this.log = h("div", { "aria-live": "polite" });
@@ -55,28 +55,39 @@ class Runs {
         python: () => this.lines,
       }));
     panel.onAddress(() => this.readAddress());
+    document.addEventListener("visibilitychange", () => this.refresh(), { signal: panel.signal });
   }
 
   async first() {
     const listed = await get("api/runs/list", {}, this.panel.signal);
     this.take({ runs: listed.runs, names: listed.runs.map((run) => run.name) });
-    const asked = read().params.getAll("run").filter((name) => this.runs.has(name));
-    this.tick(asked.length ? asked : this.names.slice(0, SHOWN), !asked.length);
-    follow("api/runs/live", (news) => this.take(news), this.panel.signal);
+    const asked = read().params.getAll("run");
+    this.tick(asked.length ? asked : this.names.slice(0, SHOWN), true);
+    followTogether("api/runs/live", (news) => this.take(news), this.panel.signal);
   }
 
   take({ runs, names }) {
+    const late = runs.some((run) => !this.runs.has(run.name) && this.wanted.includes(run.name));
     const changed = runs.filter((run) => this.runs.has(run.name));
     runs.forEach((run) => this.runs.set(run.name, run));
     this.names = names;
     [...this.runs.keys()].filter((name) => !names.includes(name)).forEach((name) => this.runs.delete(name));
+    this.stale = this.stale || changed.some((run) => this.ticked.includes(run.name));
+    if (late) this.tick(this.wanted, true);
+    else this.refresh();
+  }
+
+  // A page that nobody sees costs nothing; it catches up when it is looked at.
+  refresh() {
+    if (document.hidden) return;
     this.fill();
-    if (changed.some((run) => this.ticked.includes(run.name)) && !document.hidden) this.draw();
+    if (this.stale) this.draw();
+    this.stale = false;
   }
 
   readAddress() {
     const asked = read().params.getAll("run");
-    if (asked.length && asked.join() !== this.ticked.join()) this.tick(asked.filter((name) => this.runs.has(name)), true);
+    if (asked.length && asked.join() !== this.wanted.join()) this.tick(asked, true);
   }
 
   // -- the table ------------------------------------------------------------------------------------------------------
@@ -132,8 +143,9 @@ class Runs {
   // -- what is ticked -------------------------------------------------------------------------------------------------
 
   tick(names, silent = false) {
-    this.ticked = names.slice(0, 32);
-    if (!silent) this.panel.set({ run: this.ticked }, { silent: true });
+    this.wanted = names.slice(0, 32); // a run may be named before it has a folder
+    this.ticked = this.wanted.filter((name) => this.runs.has(name));
+    if (!silent) this.panel.set({ run: this.wanted }, { silent: true });
     this.fill();
     this.fetchCurves();
     this.compare();
@@ -193,8 +205,7 @@ class Runs {
   // -- trainings ------------------------------------------------------------------------------------------------------
 
   begun(name) {
-    this.panel.set({ run: [...this.ticked.slice(0, 31), name] }, { silent: true });
-    this.ticked = [...this.ticked.slice(0, 31), name];
+    this.tick([...this.ticked.slice(0, 31), name]);
     this.follow(name);
   }
 

@@ -7,9 +7,11 @@ const SHOWN = ["data.path", "data.task", "model.cell", "model.hidden_size", "mod
 
 const written = (value) => (value === null ? "none" : Array.isArray(value) ? value.join(",") : String(value));
 
+const HUGE = 1e9; // a bound that only keeps a number within 64 bits tells nobody anything
+
 function range({ low, above, high, below }) {
-  const parts = [low !== null && low !== undefined ? `at least ${low}` : above !== null && above !== undefined ? `above ${above}` : "", high !== null && high !== undefined ? `at most ${high}` : below !== null && below !== undefined ? `below ${below}` : ""];
-  return parts.filter(Boolean).join(", ");
+  const told = (word, value) => (value === null || value === undefined || Math.abs(value) > HUGE ? "" : `${word} ${value}`);
+  return [told("at least", low) || told("above", above), told("at most", high) || told("below", below)].filter(Boolean).join(", ");
 }
 
 // One setting as a field; `change` hears its value as text, or null where it is the default.

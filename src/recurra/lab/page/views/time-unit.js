@@ -7,7 +7,7 @@ import { visible } from "./time-text.js";
 export class UnitCard {
   constructor(panel) {
     this.panel = panel;
-    this.place = h("div", { class: "card" });
+    this.place = h("div", { class: "card" }, h("p", { class: "soft" }, "Looking at the unit …"));
     this.fetch = settle(() => this.load().catch(tell), 200);
     this.key = "";
   }
@@ -28,7 +28,7 @@ export class UnitCard {
     const tracks = h("div", {}, button("What does it follow?", () => attempt(() => this.track(tracks)), { class: "small" }));
     put(this.place,
       h("h2", {}, `Unit ${asked.unit}`),
-      h("p", {}, "Held at its mean, ", h("strong", {}, `${ablation.rise >= 0 ? "+" : ""}${figures(ablation.rise, 3)} nats per token`), " are lost on this text; most at ", worst.filter(([, rise]) => rise > 0).flatMap(([token, rise]) => [h("code", {}, visible(token)), ` (+${figures(rise, 2)}) `])),
+      h("p", {}, "With the unit held at its mean, the loss on this text changes by ", h("strong", {}, `${ablation.rise >= 0 ? "+" : ""}${figures(ablation.rise, 3)} nats per token`), "; it rises most at ", worst.filter(([, rise]) => rise > 0).flatMap(([token, rise]) => [h("code", {}, visible(token)), ` (+${figures(rise, 2)}) `])),
       tracks,
       h("h3", {}, "Highest"), contexts(found.highest, "high"),
       h("h3", {}, "Lowest"), contexts(found.lowest, "low"));

@@ -1,0 +1,304 @@
+"""Runs that are killed at random and at chosen moments, again and again, and must end as one that was left in peace, to the byte.
+
+`python -m tests.faults.kills --kills 1000` runs a campaign and prints its counts. A parent imports everything once and forks a
+child for each start, so that a start takes milliseconds; nothing is trained in the parent. A child is killed by itself at a
+chosen call of the file system, or by its parent after some milliseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import os
+import random
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from recurra.cli.main import run
+
+TOUCHES = ("write", "fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "open", "ftruncate", "pwrite")
+"""Calls of the file system at which a child can be killed."""
+SMALL = [
+    *("model.hidden_size=5", "model.embedding_size=4", "training.batch_size=4", "training.truncation=every:8"),
+    *("training.warmup=2", "training.steps=60", "training.validate_every=10", "training.save_every=3", "engine=eager"),
+]
+DEAD = 60.0
+"""Seconds within which the other ranks must end."""
+
+
+@dataclass
+class Tally:
+    kills: Counter[str] = field(default_factory=Counter)
+    runs: int = 0
+    lost: list[str] = field(default_factory=list)
+    slowest: float = 0.0
+
+
+def kill_at(point: int) -> None:
+    """Kill this process just before the so-many-th call of the file system."""
+    count = 0
+
+    def guard(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count == point:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*args, **kwargs)
+
+        return call
+
+    for name in TOUCHES:
+        setattr(os, name, guard(getattr(os, name)))
+
+
+def start(
+    arguments: list[str],
+    log: Path,
+    point: int = 0,
+    environment: dict[str, str] | None = None,
+    modules: Path | None = None,
+) -> int:
+    """A command in a forked child; its process id."""
+    child = os.fork()
+    if child:
+        return child
+    code = 99
+    try:
+        handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(handle, 1)
+        os.dup2(handle, 2)
+        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+        os.environ.update(environment or {})
+        torch.set_num_threads(1)
+        if point:
+            kill_at(point)
+        code = run(arguments)
+        if modules is not None:
+            modules.write_text("\n".join(sys.modules))
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def wait(child: int, seconds: float = 120.0) -> int:
+    """The exit status; minus the signal, if it was one."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.001)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return -999
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file that matters; what is kept of the past differs with the kills."""
+    left = ("previous", "previous-best", ".lock")
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and not any(part in left or part.startswith(".writing-") for part in file.parts)
+    }
+
+
+class Campaign:
+    def __init__(self, place: Path, seed: int = 0):
+        self.place, self.draw, self.tally = place, random.Random(seed), Tally()
+        words = random.Random(0)
+        text = " ".join(words.choice(["the", "cat", "sat", "on", "a", "mat.\n"]) for _ in range(300))
+        (place / "text.txt").write_text(text + "\n")
+        self.log = place / "log.txt"
+        self.train = ["train", "text", f"data.path={place / 'text.txt'}", *SMALL]
+        self.times: dict[str, float] = {}
+        self._learn_imports()
+        self.whole = self._whole("whole", 1)
+        self.pair = self._whole("pair", 2)
+        self.page = self._page()
+
+    def _learn_imports(self) -> None:
+        """Import what a child has imported by its end, so that no further child has to: that takes most of a start."""
+        folder, names = self.place / "first", self.place / "modules.txt"
+        for arguments in ([*self.train, "--out", str(folder)], self._explain(folder)):
+            assert wait(start(arguments, self.log, modules=names)) == 0, self.said()
+            for name in names.read_text().split():
+                with contextlib.suppress(Exception):
+                    importlib.import_module(name)
+
+    def _whole(self, name: str, ranks: int) -> dict[str, bytes]:
+        began = time.monotonic()
+        assert self._ranks([*self.train, "--out", str(self.place / name)], ranks) == [0] * ranks, self.said()
+        self.times[name] = time.monotonic() - began
+        return contents(self.place / name)
+
+    def _page(self) -> dict[str, bytes]:
+        folder = self.place / "whole"
+        began = time.monotonic()
+        assert wait(start(self._explain(folder), self.log)) == 0, self.said()
+        self.times["report"] = time.monotonic() - began
+        return contents(folder)
+
+    @staticmethod
+    def _explain(folder: Path) -> list[str]:
+        return ["explain", str(folder), "--table", "the cat"]
+
+    def said(self) -> str:
+        return self.log.read_text()[-2000:] if self.log.exists() else ""
+
+    def _ranks(self, arguments: list[str], ranks: int) -> list[int]:
+        if ranks == 1:
+            return [wait(start(arguments, self.log))]
+        return [wait(child) for child in self._start_ranks(arguments, ranks)]
+
+    def _start_ranks(self, arguments: list[str], ranks: int) -> list[int]:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        common = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        return [
+            start(arguments, self.log, environment=common | {"RANK": str(k), "LOCAL_RANK": str(k)})
+            for k in range(ranks)
+        ]
+
+    def command(self, folder: Path) -> list[str]:
+        """Resume what is there, or start it."""
+        if (folder / "recipe.json").exists():
+            return ["train", "--resume", str(folder)]
+        return [*self.train, "--out", str(folder)]
+
+    def check(self, folder: Path, expected: dict[str, bytes], how: str) -> None:
+        found = contents(folder)
+        self.tally.runs += 1
+        different = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
+        if different:
+            self.tally.lost.append(f"{how}: {different} differ; {self.said()[-500:]}")
+
+    def one_run(self, kills: int) -> None:
+        """One run that is killed so many times while it starts, trains, saves and resumes."""
+        folder = self.place / "killed"
+        shutil.rmtree(folder, ignore_errors=True)
+        self.log.unlink(missing_ok=True)
+        for _ in range(kills):
+            chosen = self.draw.random() < 0.6
+            moment = "start" if not (folder / "recipe.json").exists() else "training or resume"
+            child = start(self.command(folder), self.log, self.draw.randrange(1, 300) if chosen else 0)
+            if not chosen:
+                time.sleep(self.draw.uniform(0.0, 0.6 * self.times["whole"]))
+                os.kill(child, signal.SIGKILL)
+            code = wait(child)
+            if code == -signal.SIGKILL:
+                self.tally.kills[f"{moment}, {'a chosen call' if chosen else 'a random time'}"] += 1
+            elif code:
+                self.tally.lost.append(f"{moment}: exit {code}: {self.said()[-500:]}")
+            else:  # it came to its end before the moment did
+                break
+        code = wait(start(self.command(folder), self.log))
+        if code:
+            self.tally.lost.append(f"the last start: exit {code}: {self.said()[-500:]}")
+        else:
+            self.check(folder, self.whole, "one rank")
+
+    def one_pair(self, kills: int) -> None:
+        """Two ranks, one of which is killed: the other must end by itself, with a line."""
+        folder = self.place / "killed-pair"
+        shutil.rmtree(folder, ignore_errors=True)
+        for _ in range(kills):
+            self.log.unlink(missing_ok=True)
+            children = self._start_ranks(self.command(folder), 2)
+            time.sleep(self.draw.uniform(0.0, 0.9 * self.times["pair"]))
+            victim = self.draw.randrange(2)
+            os.kill(children[victim], signal.SIGKILL)
+            killed = wait(children[victim]) == -signal.SIGKILL
+            began = time.monotonic()
+            code = wait(children[1 - victim], DEAD)
+            self.tally.slowest = max(self.tally.slowest, time.monotonic() - began)
+            self.tally.kills["2 ranks, a random time"] += killed
+            if code not in (0, 2):
+                self.tally.lost.append(f"2 ranks: the other ended with {code}: {self.said()[-800:]}")
+        self.log.unlink(missing_ok=True)
+        if self._ranks(self.command(folder), 2) != [0, 0]:
+            self.tally.lost.append(f"2 ranks, the last start: {self.said()[-500:]}")
+        else:
+            self.check(folder, self.pair, "2 ranks")
+
+    def one_report(self, kills: int) -> None:
+        """What is explained is killed, and explained again: the pictures and numbers are those of one that was not."""
+        folder = self.place / "killed-report"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(self.place / "whole", folder)
+        shutil.rmtree(folder / "explain")
+        self.log.unlink(missing_ok=True)
+        for _ in range(kills):
+            chosen = self.draw.random() < 0.7
+            child = start(self._explain(folder), self.log, self.draw.randrange(1, 120) if chosen else 0)
+            if not chosen:
+                time.sleep(self.draw.uniform(0.0, self.times["report"]))
+                os.kill(child, signal.SIGKILL)
+            self.tally.kills["report"] += wait(child) == -signal.SIGKILL
+            empty = [file for file in folder.rglob("*") if file.is_file() and not file.stat().st_size]
+            empty = [file for file in empty if not file.name.startswith((".writing-", ".lock"))]
+            if empty:
+                self.tally.lost.append(f"report: empty files {empty}")
+        if wait(start(self._explain(folder), self.log)):
+            self.tally.lost.append(f"report: {self.said()[-500:]}")
+        else:
+            self.check(folder, self.page, "report")
+
+    def go_on(self, kills: int) -> Tally:
+        """Until so many processes were killed: of 20, two of a report, one of two ranks."""
+        while sum(self.tally.kills.values()) < kills and len(self.tally.lost) < 10:
+            self.one_run(min(15, kills))
+            if kills > 20 or self.tally.runs % 3 == 1:
+                self.one_report(3)
+                self.one_pair(2)
+            done = sum(self.tally.kills.values())
+            said = f"{done} kills, {self.tally.runs} runs compared, lost: {self.tally.lost}"
+            print(said, file=sys.stderr, flush=True)
+        return self.tally
+
+
+def prepare() -> None:
+    """Everything that a child needs is imported, and nothing is computed: threads do not live through a fork."""
+    torch.set_num_threads(1)
+
+    import recurra.plots
+    import recurra.report.contents
+    import recurra.tasks.train  # noqa: F401
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    prepare()
+    began = time.monotonic()
+    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # no kill depends on how fast the disk is
+    with tempfile.TemporaryDirectory(dir=memory) as name:
+        made = Campaign(Path(name), given.seed)
+        tally = made.go_on(given.kills)
+    print(
+        f"{sum(tally.kills.values())} kills in {time.monotonic() - began:.0f} s: {dict(tally.kills)}; {tally.runs} runs"
+    )
+    print(f"the other rank ended within {tally.slowest:.1f} s; lost: {len(tally.lost)}")
+    for line in tally.lost:
+        print(line)
+    raise SystemExit(bool(tally.lost))
