@@ -20,7 +20,8 @@ OUT = HERE / "gallery"
 RUNS = HERE.parent / "runs" / "gallery"
 WIDE, COLOURS = 760, 96
 WHOLE = ("basins",)
-"""Their legends go by colour: they keep all."""
+"""Their legends go by colour: they keep all, and are smaller."""
+SMALL = 540
 WASH = ["Power", "Program 1", "Start", "Level", "Timer", "Timer", "Timer"]
 
 
@@ -229,8 +230,8 @@ def gradient_pairs() -> Any:
 def shrink(data: bytes, *, whole: bool = False) -> bytes:
     """A picture of at most WIDE pixels and few colours, rare ones among them: a dot is a dot because of its colour."""
     image = Image.open(io.BytesIO(data)).convert("RGB")
-    if image.width > WIDE:
-        image = image.resize((WIDE, round(image.height * WIDE / image.width)), Image.Resampling.LANCZOS)
+    wide = min(image.width, SMALL if whole else WIDE)
+    image = image.resize((wide, round(image.height * wide / image.width)), Image.Resampling.LANCZOS)
     out = io.BytesIO()
     if whole:
         image.save(out, "PNG", optimize=True)
