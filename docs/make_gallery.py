@@ -21,7 +21,7 @@ RUNS = HERE.parent / "runs" / "gallery"
 WIDE, COLOURS = 760, 96
 WHOLE = ("basins",)
 """Their legends go by colour: they keep all, and are smaller."""
-SMALL = 540
+SMALL = 470
 WASH = ["Power", "Program 1", "Start", "Level", "Timer", "Timer", "Timer"]
 
 
