@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow fuzz faults check docs bench gpu clean
+.PHONY: demo test test-fast test-slow fuzz faults check docs gallery bench gpu clean
 
 demo: $(STAMP)
 	@run=runs/demo-$$(date +%Y%m%d-%H%M%S) && \
@@ -48,6 +48,10 @@ check: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m recurra.cells.page docs/cells
 	$(BIN)/python docs/make_reference.py
+
+# Every picture of docs/gallery.md, light and dark. The networks are trained once and kept in runs/gallery.
+gallery: $(STAMP)
+	$(BIN)/python docs/make_gallery.py
 
 # A thousand kills and a thousand damaged run folders; prints the counts.
 faults: $(STAMP)

@@ -51,6 +51,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "EngineError",
         "OptionError",
         "RunError",
+        "RunWarning",
         "ShapeError",
     ),
 }

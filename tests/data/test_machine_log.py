@@ -43,7 +43,11 @@ def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:
     log = simulate_log(cases=5, length=20, seed=4)
     write_log(tmp_path / "log.csv", log)
     assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
-    assert (tmp_path / "log.csv").read_text().startswith("case,step,state,output,trigger\n1,1,Off,dark,Power\n")
+    assert (
+        (tmp_path / "log.csv")
+        .read_text()
+        .startswith("case,step,state,output,trigger,next state\n1,1,Off,dark,Power,Idle\n")
+    )
     read = read_log(tmp_path / "log.csv", activity="trigger", attributes=["state", "output"])
     assert read.cases == log.cases
 

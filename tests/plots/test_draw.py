@@ -15,23 +15,32 @@ from recurra.analysis.automata.attractors import find_attractors
 from recurra.analysis.automata.extraction import Extraction, Point
 from recurra.analysis.automata.finite import Moore
 from recurra.analysis.automata.weighted import Weighted, WeightedExtraction, WeightedPoint
+from recurra.analysis.beam import BeamTree, Node
 from recurra.analysis.echo import echo_state
+from recurra.analysis.field_views import Formation, field_panel, split_field, walk_states
 from recurra.analysis.fields import Plane, basins, trajectory, vector_field
 from recurra.analysis.fixed_points import FixedPoints, SlowPoint, find_fixed_points
+from recurra.analysis.gradient_map import gradient_map
 from recurra.analysis.gradients import gradient_flow, recurrent_spectra, spectrum
 from recurra.analysis.jacobians import StepMap
 from recurra.analysis.neurons import Activity, Finding, Found, Hit, SparseProbe, Unit
 from recurra.analysis.penalties import PenaltyPoint, PenaltySweep
+from recurra.analysis.through_time import watch
 from recurra.analysis.trace_table import TraceTable
 from recurra.analysis.unit_study import Reading, UnitStudy
 from recurra.errors import OptionError
 from recurra.layers.recurrent import Recurrent
+from recurra.lecture.pairs import compare_truncations, kept_pairs
 from recurra.lecture.regions import polygonal_network, regions_on_line, regions_on_plane
+from recurra.lecture.residuals import gradients_over_depth
+from recurra.lecture.state_vectors import add_triggers, state_vectors
+from recurra.lecture.unroll import unroll, wire
 from recurra.metrics.confusion import Confusion
 from recurra.metrics.forecast import Forecast
 from recurra.plots import draw
 from recurra.plots.figure import GROUNDS, PAINTERS
 from recurra.results import Result
+from recurra.runs.log import Curve
 from tests.lecture.test_regions import random_network
 from tests.models.test_decision_tree import full_tree
 
@@ -121,6 +130,30 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "Forecast": lambda: Forecast(
         ("$ a", "b"), torch.randn(60, 2), torch.randn(5, 2), -torch.ones(5, 2), torch.ones(5, 2), 0.9, torch.randn(5, 2)
     ),
+    "GradientMap": lambda: gradient_map(Recurrent("elman", 2, 3), torch.randn(5, 2)),
+    "ThroughTime": lambda: watch(Recurrent("elman", 2, 3), torch.randn(1, 5, 2)),
+    "Curve": lambda: Curve("$ loss", *(np.array([3.0, 2.0, 1.0]) for _ in range(4))),
+    "BeamTree": lambda: BeamTree(
+        "a", [Node(-1, 0, "", 0.0, 0.0, False, True), Node(0, 1, "$", -0.5, -0.5, True, True)]
+    ),
+    "UnrolledGraph": lambda: unroll(Recurrent("elman", 2, 3), x=torch.randn(2, 2)),
+    "Pairs": lambda: kept_pairs("every:2", 3),
+    "Truncations": lambda: compare_truncations(3, 2),
+    "Wiring": lambda: wire(1, 2, 1),
+    "SplitField": lambda: split_field(memory(), torch.ones(2), *plane(), size=4),
+    "FieldPanel": lambda: field_panel(memory(), {"$ rest": torch.zeros(2)}, size=6),
+    "Formation": lambda: Formation("zero", (0,), (field(),), (points(),)),
+    "Walk": lambda: walk_states(
+        memory(),
+        [("$ up", torch.ones(2))],
+        lambda h: ["a"] * len(h),
+        torch.eye(2).double(),
+        torch.zeros(0, 2).double(),
+        size=6,
+    ),
+    "StateVectors": state_vectors,
+    "VectorSum": lambda: add_triggers(["Power"]),
+    "DepthGradients": lambda: gradients_over_depth(3, 4),
     "PenaltySweep": lambda: PenaltySweep([PenaltyPoint("tree", 0.1, 1.0, 0.2, 0.89, 0.01, True)], ceiling=0.9),
 }
 

@@ -24,4 +24,4 @@ def test_html() -> None:
 def test_on_a_terminal() -> None:
     made = colour_text(["a", "b"], torch.tensor([1.0, -1.0]), torch.tensor([True, False])).to_terminal()
     assert made.plain == "ab"
-    assert [str(span.style).split()[0] for span in made.spans] == ["underline", "black"]
+    assert [str(span.style).split()[0] for span in made.spans] == ["bold", "black"]

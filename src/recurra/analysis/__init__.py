@@ -7,6 +7,7 @@ from recurra.analysis.automata.own import extract_automaton
 from recurra.analysis.column_labels import read_column
 from recurra.analysis.echo import echo_state
 from recurra.analysis.embeddings import look_at_embeddings
+from recurra.analysis.field_views import field_panel, split_field
 from recurra.analysis.fields import (
     basins,
     plane_of_principal_components,
@@ -36,6 +37,7 @@ __all__ = [
     "c_labels",
     "echo_state",
     "extract_automaton",
+    "field_panel",
     "find_attractors",
     "find_fixed_points",
     "find_units",
@@ -55,6 +57,7 @@ __all__ = [
     "search",
     "settle",
     "spectrum",
+    "split_field",
     "text_labels",
     "trace_table",
     "trajectory",

@@ -36,6 +36,31 @@ class Plane:
         return torch.stack([moved @ self.first, moved @ self.second], dim=-1)
 
 
+@dataclass(frozen=True)
+class BentPlane(Plane):
+    """A plane that is bent so as to pass through some states; far from them it is a mean of their distances from the plane.
+
+    Seen from above, nothing changes: `project` is that of the plane. Dots of the states and what is drawn of the plane agree.
+    """
+
+    through: Float[Tensor, "A S"] | None = None
+
+    def states(self, places: Float[Tensor, "N 2"]) -> Float[Tensor, "N S"]:
+        flat = super().states(places)
+        if self.through is None or not len(self.through):
+            return flat
+        own = self.project(self.through)
+        off = self.through - super().states(own)
+        # the fourth power: around each state the plane is nearly level
+        weights = 1 / (torch.cdist(places, own).pow(4) + 1e-24)
+        return flat + (weights / weights.sum(1, keepdim=True)) @ off
+
+
+def bend(plane: Plane, through: Float[Tensor, "A S"]) -> BentPlane:
+    """The plane, bent to pass through these states."""
+    return BentPlane(plane.origin, plane.first, plane.second, plane.names, through)
+
+
 def plane_of_units(F: StepMap, i: int, j: int, origin: Float[Tensor, " S"] | None = None) -> Plane:
     """Two numbers of the full state as axes; the others stay at `origin` (zero otherwise).
 

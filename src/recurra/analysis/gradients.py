@@ -46,17 +46,26 @@ class Verdict:
     def half_life(self) -> float:
         return math.log(2) / -self.slope if self.slope < 0 and self.kind == "vanishes" else math.inf
 
+    @property
+    def _change(self) -> float:
+        """In per cent, over what was measured."""
+        return 100 * math.expm1(self.slope * self.reach)
+
     def __str__(self) -> str:
         match self.kind:
             case "holds":
                 return f"holds to {self.reach} steps"
             case "explodes":
-                return f"explodes: doubles every {math.log(2) / self.slope:.3g} steps"
+                if math.log(2) / self.slope > self.reach:  # nobody has seen it double
+                    return f"grows by {self._change:.0f} % over the {self.reach} steps that were measured"
+                return f"explodes: doubles every {math.log(2) / self.slope:.3g} steps (measured over {self.reach})"
             case "undefined":
                 return "is undefined: the state is NaN"
         if math.isinf(self.slope):
             return "vanishes at once: the next state does not depend on this one"
-        return f"vanishes with a half-life of {self.half_life:.3g} steps"
+        if self.half_life > self.reach:  # nobody has seen it halved
+            return f"shrinks by {-self._change:.0f} % over the {self.reach} steps that were measured"
+        return f"vanishes with a half-life of {self.half_life:.3g} steps (measured over {self.reach})"
 
 
 @dataclass(frozen=True)
@@ -119,7 +128,8 @@ class GradientFlow(Result):
     def __str__(self) -> str:
         units = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kinds_of_units.items()))
         exponent = float(self.lyapunov[0])
-        return f"the gradient {self.verdict}. Units: {units}. Largest Lyapunov exponent {exponent:.4g} a step."
+        seen = f"the gradient {self.verdict}. Of its units over these {self.lags[-1]} steps: {units}."
+        return f"{seen} Largest Lyapunov exponent {exponent:.4g} a step."
 
     def to_json(self) -> dict[str, Any]:
         row = {

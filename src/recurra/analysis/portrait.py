@@ -15,6 +15,7 @@ from recurra.analysis.fields import (
     Basins,
     VectorField,
     basins,
+    bend,
     ends_of_plane,
     frame,
     plane_of_principal_components,
@@ -110,6 +111,8 @@ def phase_portrait(
     colours = None
     if found.attractors:
         ends = torch.stack([point.state for point in found.attractors])
+        # through every attractor, so that each stands in the colour of its own basin
+        plane = bend(plane, ends)
         colours = basins(F, x, ends, plane, low, high)
     paths = [] if machine is not None else list(runs[:2, :40])
     return Portrait(found, vector_field(F, x, plane, low, high), colours, paths)

@@ -115,24 +115,43 @@ class TraceTable(Result):
         return _PAGE.format(title=html.escape(title), table=self._html())
 
     def _html(self) -> str:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.COLUMNS)
+        # columns that a cell leaves empty are left out: elman has no gates
+        shown = [k for k, name in enumerate(self.COLUMNS) if name != "gates" or any(row.gates for row in self.rows)]
+        symbols = {"weighted vector": "W x + b", "current state": "s", "weighted state": "U s", "next state": "s′"}
+        head = "".join(
+            f"<th>{html.escape(name)}{f'<br><i>{symbols[name]}</i>' if name in symbols else ''}</th>"
+            for name in (self.COLUMNS[k] for k in shown)
+        )
         body = []
         for row, cells in zip(self.rows, self.cells(), strict=True):
             kind = ' class="wrong"' if row.error else ""
-            inner = "".join(f"<td>{html.escape(cell).replace(chr(10), '<br>')}</td>" for cell in cells)
+            # tokens that are only space are named; in the other columns a new line begins another vector
+            cells = [_named_token(cell) if k in TOKENS else cell for k, cell in enumerate(cells)]
+            inner = "".join(f"<td>{html.escape(cells[k]).replace(chr(10), '<br>')}</td>" for k in shown)
             body.append(f"<tr{kind}>{inner}</tr>")
         return f"<thead><tr>{head}</tr></thead><tbody>\n" + "\n".join(body) + "\n</tbody>"
+
+
+TOKENS = (0, 8, 9)
+"""The columns of tokens: input, prediction, target."""
+
+
+def _named_token(cell: str) -> str:
+    """Space, tab and the end of a line by name."""
+    head, mark, rest = cell.partition(" (") if cell.endswith(")") and " (" in cell else (cell, "", "")
+    names = {" ": "space", "\n": "line end", "\t": "tab", "": "none"}
+    return names.get(head, head.replace("\n", "⏎").replace("\t", "⇥")) + mark + rest
 
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
 :root {{ color-scheme: light dark; }}
-body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem; }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
-th, td {{ border: 1px solid color-mix(in srgb, currentColor 25%, transparent); padding: .35rem .6rem; text-align: left;
-  vertical-align: top; white-space: nowrap; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; margin: 1rem; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 12px; width: 100%; }}
+th, td {{ border: 1px solid color-mix(in srgb, currentColor 25%, transparent); padding: .2rem .35rem; text-align: left;
+  vertical-align: top; }}
 th {{ position: sticky; top: 0; background: Canvas; }}
-td:nth-child(1), td:nth-child(9), td:nth-child(10) {{ font-weight: 600; }}
+td:first-child, td:nth-last-child(2), td:nth-last-child(3) {{ font-weight: 600; }}
 .wrong {{ background: color-mix(in srgb, #d55e00 22%, Canvas); }}
 </style></head><body><h1>{title}</h1><div style="overflow-x:auto"><table>
 {table}</table></div></body></html>

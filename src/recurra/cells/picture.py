@@ -590,9 +590,23 @@ def _draw_box(box: Box) -> Iterator[str]:
 
 
 def _text(text: str, x: float, y: float, size: float, kind: str = "label") -> str:
-    """Text centred at a point, with subscripts."""
+    """Text centred at a point, with subscripts.
+
+    A letter and its subscript, the usual case, meet at one point and are two texts: some programs that show SVG do not lower
+    a part of a text. Longer ones are one text.
+    """
+    parts = _parts(text)
+    if [low for _, low in parts] == [False, True]:
+        (base, _), (index, _) = parts
+        join = x + _text_width(base, size) - _text_width(text, size) / 2
+        y = y + 0.35 * size
+        return (
+            f'<text class="{kind}" style="text-anchor:end" x="{join:.1f}" y="{y:.1f}" font-size="{size:g}">{escape(base)}</text>'
+            f'<text class="{kind}" style="text-anchor:start" x="{join:.1f}" y="{y + 0.28 * size:.1f}" '
+            f'font-size="{0.75 * size:.1f}">{escape(index)}</text>'
+        )
     spans, sunk = [], 0.0
-    for part, low in _parts(text):
+    for part, low in parts:
         wanted = 0.28 * size if low else 0.0
         move = f' dy="{wanted - sunk:.1f}"' if wanted != sunk else ""
         small = f' font-size="{0.75 * size:.1f}"' if low else ""

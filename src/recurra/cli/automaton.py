@@ -33,6 +33,10 @@ def automaton(
     dot: Annotated[Path | None, typer.Option(help="Write the machine for Graphviz.")] = None,
     mermaid: Annotated[Path | None, typer.Option(help="Write it for Mermaid.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw it.")] = None,
+    circles: Annotated[
+        Path | None,
+        typer.Option(help="Draw it as circles and arrows: FILE.svg, .png or .pdf, or without an ending all."),
+    ] = None,
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
@@ -52,6 +56,8 @@ def automaton(
             write_machine(machine, file, WRITERS[form])
             if machine.size > DRAWN and states is None:
                 tell(f"{file} has {machine.size} states; --states {DRAWN} gives one that is easier to follow")
+    if circles is not None:
+        machine.plot(circles, form="circles")
     attractors = opened.linked_attractors(machine)
     if as_json:
         print_json({"run": str(run), "about": found.about} | found.to_json() | {"attractors": attractors})

@@ -16,6 +16,15 @@ def explain(
         bool, typer.Option("--fixed-points", help="Only: where the network stands still under a frozen input.")
     ] = False,
     field: Annotated[bool, typer.Option("--field", help="Only: the vector field and the basins in a plane.")] = False,
+    triggers: Annotated[
+        bool, typer.Option("--triggers", help="Only: the field under every trigger, and the parts of one.")
+    ] = False,
+    formation: Annotated[
+        bool, typer.Option("--formation", help="Only: field and attractors at the snapshots of the training.")
+    ] = False,
+    walk: Annotated[
+        str | None, typer.Option(help="Only: the state as it moves under triggers: 'Power,Program 1,Start'.")
+    ] = None,
     table: Annotated[str | None, typer.Option(help="Only: the cell at work on this text, step by step.")] = None,
     frozen: Annotated[
         str | None,
@@ -33,10 +42,11 @@ def explain(
     pictures and numbers go to RUN/explain/."""
     from recurra.errors import OptionError
     from recurra.report.contents import write_report
-    from recurra.report.parts import keep_field, keep_fixed_points, keep_gradients, keep_table
+    from recurra.report.parts import keep_field, keep_fixed_points, keep_gradients, keep_table, keep_views
 
     opened = open_run(run, device)
-    if not (gradients or fixed_points or field or table is not None):
+    views = triggers or formation or walk is not None
+    if not (gradients or fixed_points or field or views or table is not None):
         if frozen is not None or period != 1:
             raise OptionError("--input and --period are for --fixed-points and --field: add one of them.")
         report = write_report(opened, steps, starts)
@@ -52,6 +62,11 @@ def explain(
         found |= keep_field(opened, frozen, starts, period)
     elif fixed_points:
         found["fixed_points"] = keep_fixed_points(opened, frozen, starts, period)
+    if views:
+        names = [] if walk is None else [name.strip() for name in walk.split(",") if name.strip()]
+        if walk is not None and not names:
+            raise OptionError("--walk needs at least one input, as in --walk 'Power,Program 1,Start'.")
+        found |= keep_views(opened, frozen, triggers, formation, names)
     if table is not None:
         found["table"] = keep_table(opened, table)
     if as_json:

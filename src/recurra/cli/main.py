@@ -33,6 +33,7 @@ from recurra.cli.lecture_activations import activations
 from recurra.cli.lecture_approximate import approximate
 from recurra.cli.lecture_automaton import automaton as lecture_automaton
 from recurra.cli.lecture_scalar import scalar
+from recurra.cli.log import log
 from recurra.cli.mimic import mimic
 from recurra.cli.orders import orders
 from recurra.cli.output import opening, opens_runs
@@ -47,6 +48,7 @@ from recurra.cli.terminal import one_line, shown
 from recurra.cli.train import train
 from recurra.cli.translate import translate
 from recurra.cli.units import units
+from recurra.cli.unroll import unroll
 from recurra.errors import RecurraError
 
 TRACEBACK = "RECURRA_TRACEBACK"
@@ -80,6 +82,8 @@ VERBS = (
     orders,
     automaton,
     regions,
+    unroll,
+    log,
     serve,
     export,
     lab,
@@ -155,9 +159,9 @@ def _fail(message: str, code: int = 2) -> int:
 
 
 def main() -> None:
-    log = logging.getLogger("recurra.engines")  # tells of kernels that are compiled, which takes seconds
-    log.setLevel(logging.INFO)
+    engines = logging.getLogger("recurra.engines")  # tells of kernels that are compiled, which takes seconds
+    engines.setLevel(logging.INFO)
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("recurra: %(message)s"))
-    log.addHandler(handler)
+    engines.addHandler(handler)
     sys.exit(run(sys.argv[1:]))

@@ -59,7 +59,7 @@ def units(
             return
         if study.found:
             best = study.found[0]
-            print(f"Unit {best.best.unit} over held-out text; underlined where {best.label} holds:\n")
+            print(f"Unit {best.best.unit} over held-out text; bold where {best.label} holds:\n")
             console().print(excerpt(study, best, SHOWN).to_terminal())
             print()
         print(study)

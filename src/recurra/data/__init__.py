@@ -6,6 +6,7 @@ from recurra.data.forest import balanced, make_forest
 from recurra.data.formal import dyck, tomita
 from recurra.data.in_memory import write_data
 from recurra.data.labelled import read_labelled
+from recurra.data.machine import machine_vectors, trigger_vector
 from recurra.data.machine_log import simulate_log, write_log
 from recurra.data.pair_tasks import synthetic_dates, synthetic_sums
 from recurra.data.pairs import read_pairs
@@ -28,6 +29,7 @@ __all__ = [
     "dyck",
     "flip_flop",
     "lorenz",
+    "machine_vectors",
     "mackey_glass",
     "make_forest",
     "narma",
@@ -47,6 +49,7 @@ __all__ = [
     "synthetic_points",
     "synthetic_sums",
     "tomita",
+    "trigger_vector",
     "write_data",
     "write_log",
 ]

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from recurra.errors import OptionError, choose_from
-from recurra.types import Int
+from recurra.types import Float, Int
 
 NAMES = ("Off", "Idle", "Programmed", "Soak", "Rinse", "Drain", "Dry")
 PROGRAMS = 6
@@ -97,6 +97,54 @@ class Machine:
             int(self.name == "Drain"),
             int(self.name in ("Rinse", "Dry")),
         )
+
+
+def trigger_vector(trigger: str) -> tuple[int, ...]:
+    """A trigger as a vector of the state variables: along the axis of what fires it, m long for Program m; `none` is zero.
+
+    ```python
+    rc.data.trigger_vector("Power")            # (1, 0, 0, 0, 0, 0, 0, 0)
+    ```
+    """
+    choose_from("trigger", trigger, TRIGGERS)
+    axes = {
+        "Power": "Power",
+        "Program": "Program",
+        "Start": "Program Start",
+        "Level": "Water Level",
+        "Timer": "Timer Trigger",
+    }
+    kind, _, number = trigger.partition(" ")
+    return tuple(int(number or 1) if kind in axes and name == axes[kind] else 0 for name in VARIABLES)
+
+
+def change_of(machine: Machine, trigger: str) -> tuple[int, ...]:
+    """What a trigger adds to the state variables here: next state − state. Zeros where it does nothing."""
+    after = machine.after(trigger).variables
+    return tuple(new - old for old, new in zip(machine.variables, after, strict=True))
+
+
+def machine_vectors(
+    count: int, length: int, seed: int = 0, noise: float = 0.1
+) -> tuple[Float[Tensor, "N T 16"], Float[Tensor, "N T 8"]]:
+    """The machine at work as a network can read it: at each step the variables of the current state and the vector of the
+    trigger, and as target the variables of the next state.
+
+    ```python
+    x, y = rc.data.machine_vectors(4, 50)
+    x.shape, y.shape                           # [4, 50, 16], [4, 50, 8]
+    ```
+    """
+    drawn, _ = washing_machine(count, length, seed, noise, pause=0.0)
+    machines, following, _ = tables()
+    variables = torch.tensor([machine.variables for machine in machines]).float()
+    vectors = torch.tensor([trigger_vector(trigger) for trigger in TRIGGERS]).float()
+    after, now, states = torch.from_numpy(following), torch.zeros(count, dtype=torch.int64), []
+    for t in range(length):
+        states.append(now)
+        now = after[now, drawn[:, t]]
+    met = torch.stack([*states, now], 1)
+    return torch.cat([variables[met[:, :-1]], vectors[drawn]], -1), variables[met[:, 1:]]
 
 
 RESTS = 0.04

@@ -5,14 +5,15 @@ A case begins when the machine is switched on. A trigger that does nothing in it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from recurra.data.events import Case, EventLog
 from recurra.data.in_memory import csv_text, write_file
-from recurra.data.machine import TRIGGERS, Machine, washing_machine
+from recurra.data.machine import NAMES, TRIGGERS, VARIABLES, Machine, trigger_vector, washing_machine
+from recurra.errors import OptionError, nearest
 
-COLUMNS = ("case", "step", "state", "output", "trigger")
+COLUMNS = ("case", "step", "state", "output", "trigger", "next state")
 
 
 def simulate_log(cases: int = 300, length: int = 100, seed: int = 0, noise: float = 0.1) -> EventLog:
@@ -41,21 +42,54 @@ def walk(triggers: Iterable[str]) -> list[Machine]:
     return machines
 
 
-def write_log(path: str | Path, log: EventLog) -> None:
-    """The log as CSV, with the columns case, step, state, output and trigger.
+def write_log(path: str | Path, log: EventLog, *, vectors: bool = False, names: Mapping[str, str] | None = None) -> int:
+    """The log as CSV, with the columns case, step, state, output, trigger and next state; how many rows it has.
+
+    - `vectors`: also a column for each state variable of the state that was met, and for each of the trigger's vector.
+    - `names`: names of your own for states and triggers.
 
     ```python
-    rc.data.write_log("log.csv", rc.data.simulate_log(20, seed=0))
+    log = rc.data.simulate_log(20, seed=0)
+    rc.data.write_log("log.csv", log)
+    rc.data.write_log("own.csv", log, vectors=True, names={"Program 1": "Program Select", "Dry": "Spin dry"})
     ```
     """
-    rows = (
-        (case.name, step, *row)
-        for case in log.cases
-        for step, row in enumerate(
-            zip(case.attributes["state"], case.attributes["output"], case.activities, strict=True), start=1
-        )
-    )
-    write_file(Path(path), csv_text(COLUMNS, rows, quote_all=False))
+    names = names or {}
+    known = {*NAMES, *TRIGGERS}
+    for name in names:
+        if name not in known:
+            raise OptionError(f"the machine has no state or trigger {name!r} to rename.{nearest(name, known)}")
+
+    def called(name: str) -> str:
+        return names.get(name, name)
+
+    rows = []
+    for case in log.cases:
+        for step, (machine, after, trigger) in enumerate(_steps(case), start=1):
+            row = (case.name, step, called(machine.name), machine.output, called(trigger), called(after.name))
+            rows.append((*row, *machine.variables, *trigger_vector(trigger)) if vectors else row)
+    more = (*VARIABLES, *(f"trigger {name}" for name in VARIABLES)) if vectors else ()
+    write_file(Path(path), csv_text((*COLUMNS, *more), rows, quote_all=False))
+    return len(rows)
+
+
+def read_names(given: Iterable[str]) -> dict[str, str]:
+    """`Program 1=Program Select` for each name."""
+    found = {}
+    for each in given:
+        name, sign, own = each.partition("=")
+        if not (sign and name.strip() and own.strip()):
+            raise OptionError(
+                f"a name of your own is written NAME=OWN, as in 'Program 1=Program Select'; got {each!r}."
+            )
+        found[name.strip()] = own.strip()
+    return found
+
+
+def _steps(case: Case) -> Iterator[tuple[Machine, Machine, str]]:
+    """The machine before and after each trigger of a case."""
+    machines = walk(case.activities)
+    yield from zip(machines, machines[1:], case.activities, strict=False)
 
 
 def _case(name: str, triggers: list[str]) -> Case:

@@ -13,7 +13,7 @@ from recurra.lecture.by_hand import (
     layers_of,
     stochastic_backpropagation,
 )
-from recurra.lecture.pairs import kept_pairs
+from recurra.lecture.pairs import compare_truncations, kept_pairs
 from recurra.lecture.region_count import count_regions, polygonal_line
 from recurra.lecture.regions import (
     Rectifier,
@@ -26,10 +26,13 @@ from recurra.lecture.regions import (
     regions_on_plane,
     upper_bound,
 )
+from recurra.lecture.residuals import gradients_over_depth
 from recurra.lecture.robot import operate
 from recurra.lecture.scalar_case import scalar_case, scalar_gradient
 from recurra.lecture.scalar_page import scalar_page
 from recurra.lecture.small_network import SmallNetwork
+from recurra.lecture.state_vectors import add_triggers, state_vectors
+from recurra.lecture.unroll import unroll, wire
 
 __all__ = [
     "ElmanWeights",
@@ -37,14 +40,17 @@ __all__ = [
     "Rectifier",
     "SmallNetwork",
     "activations",
+    "add_triggers",
     "approximate",
     "automaton_network",
+    "compare_truncations",
     "count_regions",
     "elman_bptt",
     "elman_bptt_double_sum",
     "elman_forward",
     "feedforward_deltas",
     "folding_network",
+    "gradients_over_depth",
     "kept_pairs",
     "layers_of",
     "lower_bound",
@@ -58,6 +64,9 @@ __all__ = [
     "scalar_case",
     "scalar_gradient",
     "scalar_page",
+    "state_vectors",
     "stochastic_backpropagation",
+    "unroll",
     "upper_bound",
+    "wire",
 ]

@@ -50,3 +50,24 @@ def kept_pairs(truncation: str, steps: int) -> Pairs:
     t, k = torch.arange(steps)[:, None], torch.arange(steps)[None]
     earliest = torch.tensor([how.earliest(step) for step in range(steps)])[:, None]
     return Pairs(str(how), (t - k) >= earliest)
+
+
+@dataclass(frozen=True)
+class Truncations(Result):
+    """The pairs that several truncations keep of the same sequence."""
+
+    forms: tuple[Pairs, ...]
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.forms))
+
+
+def compare_truncations(steps: int, k: int) -> Truncations:
+    """The three forms side by side: none, `every:K` and `window:K`.
+
+    ```python
+    print(rc.lecture.compare_truncations(steps=8, k=3))
+    rc.lecture.compare_truncations(steps=8, k=3).plot("truncations.svg")
+    ```
+    """
+    return Truncations(tuple(kept_pairs(form, steps) for form in ("none", f"every:{k}", f"window:{k}")))

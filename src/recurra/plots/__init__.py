@@ -16,9 +16,11 @@ from recurra.plots import (  # noqa: F401  each registers its painters
     echo,
     embeddings,
     field,
+    field_views,
     fixed_points,
     forecast,
     gradients,
+    lecture,
     memory_lengths,
     order_tables,
     penalties,
@@ -27,6 +29,7 @@ from recurra.plots import (  # noqa: F401  each registers its painters
     spectrum,
     through_time,
     units,
+    unroll,
 )
 from recurra.plots.automaton import to_dot, to_mermaid, to_svg
 from recurra.plots.figure import draw

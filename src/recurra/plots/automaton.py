@@ -15,7 +15,7 @@ from typing import Any
 from recurra.analysis.automata.extraction import Extraction
 from recurra.analysis.automata.finite import Machine, Mealy, Moore, shown
 from recurra.analysis.automata.weighted import Weighted, WeightedExtraction
-from recurra.errors import OptionError
+from recurra.errors import OptionError, choose_from
 from recurra.plots.figure import inks, painter
 from recurra.runs.disk import reason, replace_file
 
@@ -227,9 +227,15 @@ def _size(machine: Automaton) -> tuple[float, float]:
 @painter(Moore, _size)
 @painter(Mealy, _size)
 @painter(Weighted, _size)
-def paint_automaton(axis: Any, machine: Automaton) -> None:
-    """The same drawing as `to_svg`."""
+def paint_automaton(axis: Any, machine: Automaton, *, form: str = "rows") -> None:
+    """The same drawing as `to_svg`; `form="circles"`: states on a ring, as textbooks draw them."""
     from matplotlib.patches import FancyBboxPatch
+
+    if choose_from("form", form, ("rows", "circles")) == "circles":
+        from recurra.plots.circles import paint_circles  # it draws the edges of this file
+
+        paint_circles(axis, machine)
+        return
 
     layout, ink = lay_out(machine), inks(axis)[1]
     letters = {"family": "monospace", "fontsize": 12, "color": ink, "va": "center"}
@@ -250,9 +256,9 @@ def paint_automaton(axis: Any, machine: Automaton) -> None:
 
 @painter(Extraction, lambda found: _size(found.machine))
 @painter(WeightedExtraction, lambda found: _size(found.machine))
-def paint_extraction(axis: Any, found: Extraction | WeightedExtraction) -> None:
+def paint_extraction(axis: Any, found: Extraction | WeightedExtraction, *, form: str = "rows") -> None:
     """The machine that was chosen."""
-    paint_automaton(axis, found.machine)
+    paint_automaton(axis, found.machine, form=form)
 
 
 def _tracks(rows: list[list[Edge]], size: int) -> dict[int, int]:

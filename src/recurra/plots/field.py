@@ -10,8 +10,11 @@ from torch import Tensor
 
 from recurra.analysis.fields import Plane, Trajectory, VectorField
 from recurra.analysis.fixed_points import FixedPoints
-from recurra.plots.figure import COLOURS, painter
+from recurra.errors import choose_from
+from recurra.plots.figure import COLOURS, inks, painter
 from recurra.plots.fixed_points import mark_points, plane_of
+
+FORMS = ("arrows", "contours", "surface")
 
 
 @painter(VectorField, (9, 8))
@@ -22,12 +25,65 @@ def paint_field(
     points: FixedPoints | None = None,
     paths: Sequence[Tensor] = (),
     title: str = "",
+    form: str = "arrows",
 ) -> None:
-    """`points`: fixed points to mark. `paths`: trajectories `[T, S]` to draw as lines."""
-    speed = np.log10(field.speed.numpy().reshape(field.size, field.size) + 1e-12)
-    shade = axis.imshow(speed, origin="lower", extent=extent(field), cmap="cividis", alpha=0.55, aspect="auto")
+    """`points`: fixed points to mark. `paths`: trajectories `[T, S]` to draw as lines. `form`: `arrows` over the speed as shade,
+    `contours` of the speed, or the speed as a `surface`."""
+    choose_from("form", form, FORMS)
+    if form == "surface":
+        paint_surface(axis, field, points, title)
+        return
+    speed = log_speed(field)
+    if form == "contours":
+        shade = axis.contourf(*grids(field)[:2], speed, levels=14, cmap="cividis", alpha=0.75)
+        lines = axis.contour(*grids(field)[:2], speed, levels=14, colors=[inks(axis)[1]], linewidths=0.7)
+        lines.set_gid("contours")
+    else:
+        shade = axis.imshow(speed, origin="lower", extent=extent(field), cmap="cividis", alpha=0.4, aspect="auto")
     axis.figure.colorbar(shade, ax=axis, label="log₁₀ speed", shrink=0.8)
-    paint_arrows(axis, field, points, paths, title)
+    paint_arrows(axis, field, points, paths, title, streams=form == "arrows")
+
+
+def log_speed(field: VectorField) -> Any:
+    """Of each place of the grid. What is slower than a hundredth of the slowest twentieth is cut off, so that one place at a
+    fixed point does not take all colours."""
+    speed = np.log10(field.speed.numpy().reshape(field.size, field.size) + 1e-12)
+    return np.maximum(speed, np.quantile(speed, 0.05) - 2)
+
+
+def paint_surface(axis: Any, field: VectorField, points: FixedPoints | None, title: str) -> None:
+    """Speed as height: attractors lie at the bottom of its hollows."""
+    figure = axis.figure
+    ink = inks(axis)[1]
+    axis.remove()
+    solid = figure.add_subplot(projection="3d")
+    a, b, _, _ = grids(field)
+    height = log_speed(field)
+    solid.plot_surface(a, b, height, cmap="cividis", alpha=0.85, linewidth=0.2, edgecolor=ink)
+    floor = float(height.min())
+    low, high = field.places[0], field.places[-1]
+    for point in [] if points is None else points.attractors:
+        at = field.plane.project(point.state[None])[0]
+        if bool(((low <= at) & (at <= high)).all()):
+            solid.scatter(float(at[0]), float(at[1]), floor, s=70, color=COLOURS[1], depthshade=False)
+    for side in (solid.xaxis, solid.yaxis, solid.zaxis):
+        side.set_pane_color((0, 0, 0, 0))
+    solid.set(xlabel=field.plane.names[0], ylabel=field.plane.names[1], zlabel="log₁₀ speed", title=title)
+    solid.tick_params(labelsize=10)
+    solid.view_init(elev=42, azim=-60)
+
+
+def grids(field: VectorField) -> list[Any]:
+    """Places and moves, each coordinate as a square."""
+    return [
+        values[:, k].numpy().reshape(field.size, field.size) for values in (field.places, field.moves) for k in range(2)
+    ]
+
+
+def paint_streams(axis: Any, field: VectorField, density: float = 1.3) -> None:
+    """Lines along the moves, in the colour of writing, so that they can be read over every shade."""
+    lines = axis.streamplot(*grids(field), color=inks(axis)[1], density=density, linewidth=1.0, arrowsize=1.2)
+    lines.lines.set_alpha(0.75)
 
 
 def extent(grid: Any) -> tuple[float, ...]:
@@ -37,19 +93,24 @@ def extent(grid: Any) -> tuple[float, ...]:
 
 
 def paint_arrows(
-    axis: Any, field: VectorField, points: FixedPoints | None, paths: Sequence[Tensor] = (), title: str = ""
+    axis: Any,
+    field: VectorField,
+    points: FixedPoints | None,
+    paths: Sequence[Tensor] = (),
+    title: str = "",
+    *,
+    streams: bool = True,
+    colours: Sequence[str] = (),
 ) -> None:
-    """All of the field but its shade."""
-    a, b, u, v = (
-        values[:, k].numpy().reshape(field.size, field.size) for values in (field.places, field.moves) for k in range(2)
-    )
-    axis.streamplot(a, b, u, v, color=COLOURS[7], density=1.3, linewidth=0.9, arrowsize=1.1)
+    """All of the field but its shade. `colours`: of attractors, where each has its own."""
+    if streams:
+        paint_streams(axis, field)
     for path in paths:
         paint_path(axis, field.plane, path)
     x0, x1, y0, y1 = extent(field)
     axis.set(xlim=(x0, x1), ylim=(y0, y1), xlabel=field.plane.names[0], ylabel=field.plane.names[1], title=title)
     if points is not None:
-        mark_points(axis, field.plane, points, field.places[0], field.places[-1])
+        mark_points(axis, field.plane, points, field.places[0], field.places[-1], colours)
 
 
 def paint_path(axis: Any, plane: Plane, path: Tensor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from recurra.analysis.fields import Plane, frame, plane_of_principal_components
 from recurra.analysis.fixed_points import FixedPoints
-from recurra.plots.figure import COLOURS, painter
+from recurra.plots.figure import COLOURS, inks, painter
 from recurra.plots.labels import Room
 
 MARKS = {"attractor": ("o", 110), "saddle": ("X", 90), "repeller": ("^", 100), "marginal": ("s", 80)}
@@ -38,24 +39,35 @@ def plane_of(states: Tensor) -> Plane:
     return Plane(torch.zeros_like(states[0]), axes[0], axes[1], ("unit 0", "unit 1" if size > 1 else ""))
 
 
-def mark_points(axis: Any, plane: Plane, found: FixedPoints, low: Tensor, high: Tensor) -> None:
-    """Mark the points between two corners of the plane, and write the names of attractors where there is room."""
+def mark_points(
+    axis: Any, plane: Plane, found: FixedPoints, low: Tensor, high: Tensor, colours: Sequence[str] = ()
+) -> None:
+    """Mark the points between two corners of the plane, and write the names of attractors where there is room.
+
+    The legend counts as the text does: where some points lie outside the corners, it says how many of all are in view.
+    `colours`: one for each attractor, as its basin has it.
+    """
     axis.set(xlim=(float(low[0]), float(high[0])), ylim=(float(low[1]), float(high[1])))
     names = [*found.names, *[""] * len(found.points)]
-    inside = []
+    inside, number = [], 0
     for point, name in zip(found.points, names, strict=False):
         at = plane.project(point.state[None])[0]
+        own = colours[number % len(colours)] if colours and point.kind == "attractor" else None
+        number += point.kind == "attractor"
         if bool(((low <= at) & (at <= high)).all()):
-            inside.append((point.kind, name, at.numpy()))
+            inside.append((point.kind, name, at.numpy(), own))
     for k, (kind, (mark, size)) in enumerate(MARKS.items()):
-        places = [place for one, _, place in inside if one == kind]
+        places = [place for one, _, place, _ in inside if one == kind]
+        total = sum(point.kind == kind for point in found.points)
         if places:
-            look = {"marker": mark, "s": size, "color": COLOURS[k], "edgecolor": "white", "zorder": 5}
-            axis.scatter(*zip(*places, strict=True), label=f"{kind} ({len(places)})", **look)
+            count = str(total) if total == len(places) else f"{len(places)} of {total} in view"
+            fills = [each or COLOURS[k] for one, _, _, each in inside if one == kind]
+            look = {"marker": mark, "s": size, "color": fills, "edgecolor": inks(axis)[1], "zorder": 5}
+            axis.scatter(*zip(*places, strict=True), label=f"{kind} ({count})", **look)
     if inside:
         axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), ncols=4, frameon=False)
     room = Room(axis)
-    room.keep_free(place for _, _, place in inside)
-    for kind, name, place in inside:
+    room.keep_free(place for _, _, place, _ in inside)
+    for kind, name, place, _ in inside:
         if kind == "attractor" and name:
             room.write(name, [place], shrink=6, fontsize=13, fontweight="bold")

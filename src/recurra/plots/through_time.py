@@ -23,7 +23,7 @@ def paint_through_time(axis: Any, found: ThroughTime, *, name: str | None = None
     values = found.of(name)
     most = max(1e-9, float(values.abs().max()))
     shades = axis.imshow(
-        values.T.numpy(), cmap="PuOr", vmin=-most, vmax=most, aspect="auto", interpolation="nearest", origin="lower"
+        values.T.numpy(), cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto", interpolation="nearest", origin="lower"
     )
     if found.tokens and len(found.tokens) <= MOST:
         shown = [token.replace(" ", "␣").replace("\n", "⏎") or "∅" for token in found.tokens]

@@ -1,6 +1,6 @@
 """Units over text: a unit's value as the colour behind the tokens that it reads (HTML, terminal), and scores beside controls.
 
-Blue is high, orange is low.
+Red is high, blue is low.
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 LEVELS = 8
-HIGH, LOW = (0, 114, 178), (213, 94, 0)
+HIGH, LOW = (213, 60, 30), (0, 114, 178)
 SHADES = "\n".join(
     f".{name}{level} {{ background: rgb({' '.join(map(str, colour))} / {0.62 * level / LEVELS:.2f}); }}"
     for name, colour in (("p", HIGH), ("n", LOW))
     for level in range(1, LEVELS + 1)
 )
 """The style rules that `to_html` relies on."""
+UNDERLINE = "u { text-decoration: none; border-bottom: 2px solid currentColor; }"
+"""Below the letters: a usual underline would hide an underscore."""
 EXCERPT = 1200
 """Tokens of an excerpt."""
 
 
 @dataclass(frozen=True, eq=False)
 class ColouredText:
-    """Tokens of a text, the value of a unit at each, and where a label holds (underlined), if there is one.
+    """Tokens of a text, the value of a unit at each, and where a label holds (underlined; bold on a terminal), if there is one.
 
     ```python
     coloured = colour_text(list("f('a')"), activity.of(unit), holds)
@@ -71,7 +73,8 @@ class ColouredText:
         made = Text()
         for text, level, is_held in self._runs():
             shade = [round(255 - (255 - c) * 0.8 * abs(level) / LEVELS) for c in (HIGH if level > 0 else LOW)]
-            style = f"{'underline ' if is_held else ''}black on rgb({','.join(map(str, shade))})"
+            # a terminal's underline hides underscores
+            style = f"{'bold ' if is_held else ''}black on rgb({','.join(map(str, shade))})"
             made.append(visible(text).replace("\n", " \n"), style=style)
         return made
 

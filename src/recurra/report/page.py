@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 
 from recurra import __version__
-from recurra.plots.units import SHADES
+from recurra.plots.units import SHADES, UNDERLINE
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def render(title: str, lead: str, sections: Sequence[Section], left_out: dict[st
         links="".join(f'<a href="#{_anchor(each.title)}">{escape(each.title)}</a> ' for each in sections),
         sections="\n".join(_section(each) for each in sections),
         notes=f"<details><summary>What is left out, and why</summary><ul>{notes}</ul></details>" if notes else "",
-        shades=SHADES,
+        shades=f"{SHADES}\n{UNDERLINE}",
         version=__version__,
     )
 

@@ -46,12 +46,32 @@ def keep_field(
             found["automaton"] = machine
     portrait = run.field(input, starts=starts or 1024, period=period)
     run.save(portrait, "field", endings=endings)
+    if "png" in endings:  # thoroughly, not for a report
+        for form in ("contours", "surface"):
+            portrait.plot(run.folder.explain / f"field-{form}", form=form)
     run.save(portrait.points, "fixed_points", picture=False)
     run.write("fixed_points.json", portrait.to_json())
     if portrait.basins is not None:
         run.save(portrait.basins, "basins", picture=False)
         portrait.plot_basins(run.folder.explain / "basins", endings=endings)
     return found | {"fixed_points": portrait}
+
+
+def keep_views(run: Run, input: str | None, triggers: bool, formation: bool, walk: Sequence[str]) -> dict[str, Result]:
+    """Fields in other ways: under every trigger, through training (with a film), and with a state that moves (with a film)."""
+    found: dict[str, Result] = {}
+    if triggers:
+        found["triggers"] = run.fields()
+        found["parts"] = run.split_field(input)
+    if formation:
+        found["formation"] = formed = run.formation(input)
+        formed.animate(run.folder.explain / "formation.gif")
+    if walk:
+        found["walk"] = walked = run.walk(walk)
+        walked.animate(run.folder.explain / "walk.gif")
+    for name, result in found.items():
+        run.save(result, name)
+    return found
 
 
 def keep_table(run: Run, text: str) -> TraceTable:

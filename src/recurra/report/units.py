@@ -69,10 +69,8 @@ def _apart(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def coloured_block(coloured: ColouredText) -> str:
-    key = (
-        '<p><span class="key p8">high</span> <span class="key n8">low</span> <span class="key"><u>underlined</u>: '
-        "the label holds</span></p>"
-    )
+    label = ' <span class="key"><u>underlined</u>: the label holds</span>' if any(coloured.holds) else ""
+    key = f'<p><span class="key n8">low</span> <span class="key p8">high</span>{label}</p>'
     return f'{key}<pre tabindex="0">{coloured.to_html()}</pre>'
 
 

@@ -67,7 +67,7 @@ def machine_of(task: Any, model: Any) -> Automaton | None:
     return found.named(task.name_states(model, F.outputs(found.states), found.after.tolist()), triggers.names)
 
 
-def _visited(task: Any, model: Any, asked: str) -> tuple[StepMap, Tensor, Callable[[Tensor], list[str]]]:
+def visited_states(task: Any, model: Any, asked: str) -> tuple[StepMap, Tensor, Callable[[Tensor], list[str]]]:
     """The step, states that the network visits, and names for what it predicts."""
     probe = probe_of(task, model, FAR + WARMUP, asked)
     F = StepMap(probe.layer)
@@ -76,7 +76,7 @@ def _visited(task: Any, model: Any, asked: str) -> tuple[StepMap, Tensor, Callab
 
 def fixed_points(task: Any, model: Any, input: str | None = None, starts: int = 1024, period: int = 1) -> FixedPoints:
     """Where the network stands still while the input is held, and cycles up to a period."""
-    F, runs, name = _visited(task, model, "fixed_points")
+    F, runs, name = visited_states(task, model, "fixed_points")
     called, x = frozen_input(task, model, input)
     machine = machine_of(task, model)
     also = None if machine is None else machine.states
@@ -86,7 +86,7 @@ def fixed_points(task: Any, model: Any, input: str | None = None, starts: int = 
 
 def portrait(task: Any, model: Any, input: str | None = None, starts: int = 1024, period: int = 1) -> Portrait:
     """Fixed points, vector field and basins while the input is held."""
-    F, runs, name = _visited(task, model, "field")
+    F, runs, name = visited_states(task, model, "field")
     called, x = frozen_input(task, model, input)
     machine = machine_of(task, model)
     return phase_portrait(F, x, runs, input=called, starts=starts, period=period, machine=machine, name=name)
@@ -94,7 +94,7 @@ def portrait(task: Any, model: Any, input: str | None = None, starts: int = 1024
 
 def state_space(task: Any, model: Any) -> StateSpace:
     """The state space, to be looked at again and again."""
-    F, runs, name = _visited(task, model, "state_space")
+    F, runs, name = visited_states(task, model, "state_space")
     machine = machine_of(task, model)
     return StateSpace(F, runs, lambda input: frozen_input(task, model, input)[1], name=name, machine=machine)
 
@@ -144,7 +144,7 @@ def linked_attractors(task: Any, model: Any, machine: Any) -> dict[str, list[int
 
 def rest(task: Any, model: Any) -> RestingPlaces:
     """Of a network too large to be searched: where states that it visits come to rest."""
-    F, runs, name = _visited(task, model, "attractors")
+    F, runs, name = visited_states(task, model, "attractors")
     called, x = frozen_input(task, model, None)
     return resting_places(F, x, runs, input=called, name=name)
 

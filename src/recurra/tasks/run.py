@@ -23,6 +23,7 @@ from recurra.analysis.automata.extraction import Extraction
 from recurra.analysis.automata.weighted import WeightedExtraction
 from recurra.analysis.beam import BeamTree
 from recurra.analysis.embeddings import Embeddings
+from recurra.analysis.field_views import FieldPanel, Formation, SplitField, Walk
 from recurra.analysis.fields import Basins
 from recurra.analysis.fixed_points import FixedPoints
 from recurra.analysis.gradients import GradientFlow, Spectra, recurrent_spectra
@@ -48,7 +49,7 @@ from recurra.runs.log import POINTS, Curve, Log
 from recurra.runs.manifest import Damage
 from recurra.runs.reading import read_object
 from recurra.tasks import capabilities as can
-from recurra.tasks import dynamics
+from recurra.tasks import dynamics, field_views
 from recurra.tasks.catalogue import open_task
 from recurra.tasks.following import Outcome, look, train_in_folder
 from recurra.tasks.generation import generate_text
@@ -343,6 +344,22 @@ class Run:
                 "the search found no attractor under this input: there are no basins. Hold another input."
             )
         return found
+
+    def fields(self, inputs: Sequence[str] = ()) -> FieldPanel:
+        """The field under every trigger, or under some inputs by name, in one plane."""
+        return field_views.panel(self.task, self._analysed, inputs)
+
+    def split_field(self, input: str | None = None) -> SplitField:
+        """The field of the input, the field of the state, and their resultant, while an input is held."""
+        return field_views.parts(self.task, self._analysed, input)
+
+    def formation(self, input: str | None = None, *, steps: Sequence[int] | None = None) -> Formation:
+        """Field and attractors at the steps that `training.snapshots` kept, or at some of them; step 0 is the untrained model."""
+        return field_views.formation(self, self._analysed, input, self.snapshots if steps is None else steps)
+
+    def walk(self, inputs: Sequence[str]) -> Walk:
+        """The state as it moves under a sequence of triggers, or of other inputs by name."""
+        return field_views.walk(self.task, self._analysed, inputs)
 
     def state_space(self) -> StateSpace:
         """Trajectories, fixed points, field and basins for every input, and states that are dropped; what does not change is

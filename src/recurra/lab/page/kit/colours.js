@@ -8,14 +8,14 @@ export function parse(colour) {
   return [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16));
 }
 
-// A value in [−1, 1] to a colour: orange below, the ground at 0, blue above. 511 entries of [r, g, b].
+// A value in [−1, 1] to a colour: blue below, the ground at 0, orange above. 511 entries of [r, g, b].
 export function diverging() {
   const [low, middle, high] = ["--low", "--zero", "--high"].map((name) => parse(css(name)));
   const mix = (from, to, share) => from.map((value, k) => Math.round(value + share * (to[k] - value)));
   return Array.from({ length: 511 }, (_, k) => (k < 255 ? mix(middle, low, (255 - k) / 255) : mix(middle, high, (k - 255) / 255)));
 }
 
-// A value in [0, 1] to a colour, from the ground to blue: 256 entries.
+// A value in [0, 1] to a colour, from the ground to orange: 256 entries.
 export function sequential() {
   return diverging().slice(255);
 }

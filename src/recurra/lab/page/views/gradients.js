@@ -182,7 +182,7 @@ export async function show(panel) {
     h("h2", {}, "One pair of steps"),
     h("div", { class: "sliders" }, sliderT, sliderK), said, unrolled,
     h("div", { class: "columns" },
-      h("section", {}, h("h2", {}, "All pairs"), h("p", { class: "soft" }, "t upwards, k to the right; blue grows, orange shrinks. Click a pair. Struck out: the truncation drops it."), h("div", {}, map), kept),
+      h("section", {}, h("h2", {}, "All pairs"), h("p", { class: "soft" }, "t upwards, k to the right; orange grows, blue shrinks. Click a pair. Struck out: the truncation drops it."), h("div", {}, map), kept),
       h("section", {}, h("h2", {}, "From step t backwards"), curve.place)),
     outputs({
       name: "gradients",

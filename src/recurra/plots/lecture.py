@@ -1,0 +1,92 @@
+"""Pictures for learning: states as vectors, triggers that add to them, and gradients over depth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from recurra.lecture.residuals import DepthGradients
+from recurra.lecture.state_vectors import StateVectors, VectorSum
+from recurra.plots.figure import COLOURS, DASHES, inks, painter
+
+
+@painter(StateVectors, (12, 8))
+def paint_state_vectors(axis: Any, found: StateVectors) -> None:
+    """A row for each state and each trigger, a column for each variable; what is not zero is filled."""
+    names = [*found.states, *(f"trigger {name}" for name in found.triggers)]
+    values = np.array([*found.states.values(), *found.triggers.values()])
+    count, ink = len(found.states), inks(axis)[1]
+    for row, line in enumerate(values):
+        for column, value in enumerate(line):
+            look = {"fc": COLOURS[0 if row < count else 1] if value else "none", "alpha": 0.75 if value else 1.0}
+            cell = axis.add_patch(_square(column, row, ink, **look))
+            cell.set_gid(f"cell-{row}-{column}-{value}")
+            axis.text(column, row, str(value), ha="center", va="center", color=ink, size=13)
+    axis.axhline(count - 0.5, color=ink, lw=2)
+    axis.set(xlim=(-0.5, len(found.variables) - 0.5), ylim=(len(names) - 0.5, -0.5))
+    axis.set_xticks(range(len(found.variables)), [name.replace(" ", "\n") for name in found.variables], size=12)
+    axis.set_yticks(range(len(names)), names)
+    axis.xaxis.tick_top()
+    axis.tick_params(length=0)
+
+
+def _square(column: int, row: int, ink: Any, **look: Any) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((column - 0.5, row - 0.5), 1, 1, ec=ink, lw=0.5, **look)
+
+
+@painter(VectorSum, (9.5, 8.5))
+def paint_vector_sum(axis: Any, found: VectorSum) -> None:
+    """States as blue arrows from the origin, triggers as red ones from the tip of a state to that of the next."""
+    from recurra.data.machine import VARIABLES
+
+    figure, ink = axis.figure, inks(axis)[1]
+    axis.remove()
+    solid = figure.add_subplot(projection="3d")
+    places = np.array([[state[VARIABLES.index(name)] for name in found.axes] for state in found.states], dtype=float)
+    for place in places:
+        if place.any():
+            solid.quiver(0, 0, 0, *place, color=COLOURS[0], lw=2.5, arrow_length_ratio=0.08)
+    for k, trigger in enumerate(found.triggers):
+        step = places[k + 1] - places[k]
+        if step.any():
+            solid.quiver(*places[k], *step, color=COLOURS[1], lw=2.2, ls="--", arrow_length_ratio=0.12)
+            solid.text(*(places[k] + step / 2), f" {k + 1} {trigger}", color=COLOURS[1], size=12)
+    together: dict[tuple[float, ...], list[str]] = {}
+    for name, place in zip(found.names, places, strict=True):
+        group = together.setdefault(tuple(place), [])
+        if name not in group:
+            group.append(name)
+    for place, names in together.items():
+        solid.scatter(*place, s=40, color=COLOURS[0])
+        solid.text(*place, "  " + ", ".join(names), color=ink, size=13, fontweight="bold")
+    top = np.maximum(places.max(0), 1) * 1.1
+    solid.set(xlim=(0, top[0]), ylim=(0, top[1]), zlim=(0, top[2]))
+    solid.set(xlabel=found.axes[0], ylabel=found.axes[1], zlabel=found.axes[2])
+    for side, high in ((solid.xaxis, top[0]), (solid.yaxis, top[1]), (solid.zaxis, top[2])):
+        side.set_pane_color((0, 0, 0, 0))
+        side.set_ticks(range(int(high) + 1))
+    solid.view_init(elev=22, azim=-50)
+    solid.set_title("State + trigger = next state, in three of eight dimensions", size=14)
+
+
+@painter(DepthGradients, (9, 5.5))
+def paint_depth(axis: Any, found: DepthGradients) -> None:
+    """The gradient at each layer over that at the last one."""
+    words = {"none": "no skip", "outside": "skip, head outside: y + φ(W y)", "inside": "skip, head inside: φ(y + W y)"}
+    for k, (form, norms) in enumerate(found.norms.items()):
+        shares = (norms / norms[-1]).numpy()
+        (line,) = axis.plot(
+            range(len(shares)),
+            np.log10(np.maximum(shares, 1e-300)),
+            color=COLOURS[k],
+            ls=DASHES[k],
+            lw=2.5,
+            label=words[form],
+        )
+        line.set_gid(f"depth-{form}")
+    axis.set(xlabel="layer (0: the input)", ylabel="log₁₀ ‖∂L/∂y(l)‖ over the last layer's", title=found.about)
+    axis.grid(alpha=0.6)
+    axis.legend()
