@@ -40,6 +40,8 @@ def test_train_evaluate_predict(here: Path, capsys: pytest.CaptureFixture[str], 
     assert run(["evaluate", "run", "--plot", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["data"] == "test"
+    assert ("bag of tokens" in found["scores"]) == (path == "words.csv")  # numbers have no bag
+    found["scores"].pop("bag of tokens", None)
     assert [set(row) for row in found["scores"].values()] == [{"accuracy", "macro F1", "nats", "AUC"}] * 2
     assert sum(map(sum, found["confusion"]["counts"])) == found["tokens"]
     assert (here / "run/explain/confusion.png").read_bytes().startswith(b"\x89PNG")

@@ -16,7 +16,7 @@ from recurra.data.events import read_log
 from recurra.data.images import read_array, read_images
 from recurra.data.labelled import How, read_labelled
 from recurra.data.matlab import read_cells
-from recurra.data.number_table import read_table
+from recurra.data.number_table import read_measured, read_table
 from recurra.data.pairs import read_pairs
 from recurra.data.rolls import read_rolls
 from recurra.data.series import read_series, read_timed_series
@@ -74,6 +74,7 @@ READS: dict[str, Read] = {
     "rolls": read_rolls,
     "cells of MATLAB": read_cells,
     "table": read_table,
+    "measured": read_measured,
     "images": images,
     "classes": read_classes,
     "labels of units": lambda path: read_column(f"{path}:tag=NOUN", ["the cat"]),

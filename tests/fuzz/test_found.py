@@ -72,6 +72,7 @@ def test_every_reader_has_a_fuzzer() -> None:
         "read_rolls": "rolls",
         "read_cells": "cells of MATLAB",
         "read_table": "table",
+        "read_measured": "measured",
         "read_images": "images",
         "read_array": "images",
         "read_classes": "classes",

@@ -68,5 +68,6 @@ class Visit:
         outside = [url for url in self.asked if not url.startswith((self.base, "data:", "blob:"))]
         self.context.close()
         refusal = "the server responded with a status of 400"
-        assert [line for line in self.said if not (self.is_refused and refusal in line)] == []
-        assert outside == []
+        left = [line for line in self.said if not (self.is_refused and refusal in line)]
+        assert left == [], left
+        assert outside == [], outside

@@ -1,7 +1,6 @@
 """One folder of tiny real runs, one lab, one browser for all tests of the lab."""
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,19 +46,6 @@ def lab(runs: Path) -> Iterator[Any]:
     opened = rc.lab(runs, port=0, browser=False)
     yield opened
     opened.close()
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    with playwright.sync_playwright() as started:
-        path = found or started.chromium.executable_path
-        if not Path(path).exists():
-            pytest.skip("no Chromium is installed")
-        opened = started.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

@@ -17,22 +17,29 @@ from recurra.analysis.automata.finite import Moore
 from recurra.analysis.automata.weighted import Weighted, WeightedExtraction, WeightedPoint
 from recurra.analysis.beam import BeamTree, Node
 from recurra.analysis.echo import echo_state
+from recurra.analysis.embeddings import look_at_embeddings
 from recurra.analysis.field_views import Formation, field_panel, split_field, walk_states
 from recurra.analysis.fields import Plane, basins, trajectory, vector_field
 from recurra.analysis.fixed_points import FixedPoints, SlowPoint, find_fixed_points
 from recurra.analysis.gradient_map import gradient_map
 from recurra.analysis.gradients import gradient_flow, recurrent_spectra, spectrum
 from recurra.analysis.jacobians import StepMap
+from recurra.analysis.memory_lengths import MemoryComparison, MemoryRow
 from recurra.analysis.neurons import Activity, Finding, Found, Hit, SparseProbe, Unit
+from recurra.analysis.order_tables import OrderComparison, OrderRow
 from recurra.analysis.penalties import PenaltyPoint, PenaltySweep
 from recurra.analysis.through_time import watch
 from recurra.analysis.trace_table import TraceTable
 from recurra.analysis.unit_study import Reading, UnitStudy
 from recurra.errors import OptionError
 from recurra.layers.recurrent import Recurrent
+from recurra.lecture.activations import activations
+from recurra.lecture.approximation import approximate
+from recurra.lecture.automaton_network import automaton_network
 from recurra.lecture.pairs import compare_truncations, kept_pairs
 from recurra.lecture.regions import polygonal_network, regions_on_line, regions_on_plane
 from recurra.lecture.residuals import gradients_over_depth
+from recurra.lecture.scalar_case import scalar_case
 from recurra.lecture.state_vectors import add_triggers, state_vectors
 from recurra.lecture.unroll import unroll, wire
 from recurra.metrics.confusion import Confusion
@@ -154,6 +161,15 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "StateVectors": state_vectors,
     "VectorSum": lambda: add_triggers(["Power"]),
     "DepthGradients": lambda: gradients_over_depth(3, 4),
+    "Activations": lambda: activations(("tanh", "relu")),
+    "Approximation": lambda: approximate("sine", widths=(1, 4)),
+    "AutomatonNetwork": lambda: automaton_network(ODD),
+    "ScalarCase": lambda: scalar_case(torch.tensor([1.0, 0.5, -1.0])),
+    "Embeddings": lambda: look_at_embeddings(torch.randn(5, 3), ["a", "$", "c", "d", "e"]),
+    "OrderComparison": lambda: OrderComparison(
+        3, 9, (OrderRow("order 1", 1, 6, 3, 1.0), OrderRow("$ gru", None, 40, None, 0.5))
+    ),
+    "MemoryComparison": lambda: MemoryComparison("$ adding", 5, (MemoryRow("gru", 8, (0.5, 1.0)),)),
     "PenaltySweep": lambda: PenaltySweep([PenaltyPoint("tree", 0.1, 1.0, 0.2, 0.89, 0.01, True)], ceiling=0.9),
 }
 

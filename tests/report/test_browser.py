@@ -1,28 +1,12 @@
 """The report in a real browser: nothing fails, nothing is fetched, nothing sticks out, on light and dark, wide and narrow."""
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from recurra.cli.main import run
 
 Train = Callable[..., Path]
-
-
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    with playwright.sync_playwright() as started:
-        path = found or started.chromium.executable_path
-        if not Path(path).exists():
-            pytest.skip("no Chromium is installed")
-        opened = started.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield opened
-        opened.close()
 
 
 def test_the_report_in_a_browser(browser: Any, train: Train) -> None:

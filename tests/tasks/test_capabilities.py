@@ -22,7 +22,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> rc.Run:
 
 
 def test_a_run_tells_what_it_can_do_where_its_data_is_gone(run: rc.Run) -> None:
-    assert verbs_of(run.task) == ["evaluate", "sample", "score", "units", "automaton"]
+    assert verbs_of(run.task) == ["evaluate", "sample", "score", "units", "embeddings", "orders", "automaton"]
     assert "it can evaluate, sample, score" in str(run)
     assert len(str(run.sample(length=5, seed=0))) == 5
 

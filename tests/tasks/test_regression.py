@@ -39,7 +39,7 @@ def test_a_table_of_ones_own_in_its_own_units(tmp_path) -> None:
     (tmp_path / "new.csv").write_text("b,a\n0,1\n1,0\n")
     assert [row["price"] for row in run.predict(tmp_path / "new.csv").rows] == pytest.approx([10_500, 9_700], rel=0.01)
     (tmp_path / "bad.csv").write_text("a,b,price\n1,2,x\n")
-    with pytest.raises(DataError, match="not a number"):
+    with pytest.raises(DataError, match="not a finite number"):
         rc.train("regression", data=tmp_path / "bad.csv", target="price", out=tmp_path / "no")
 
 

@@ -466,6 +466,7 @@ def _parts(text: str) -> list[tuple[str, bool]]:
 
 _STYLE = """
 text { font-family: "DejaVu Sans", Verdana, "Segoe UI", Helvetica, Arial, sans-serif; text-anchor: middle; white-space: pre; }
+.before { text-anchor: end; } .after { text-anchor: start; }
 .paper { fill: #ffffff; } text { fill: #1b1f24; } .edge { fill: none; stroke: #57606a; stroke-width: 1.6; stroke-linecap: round; }
 .tip, .joint { fill: #57606a; } .mark { fill: #57606a; font-size: 12px; } .name { font-weight: bold; }
 .box { stroke-width: 1.6; }
@@ -601,8 +602,8 @@ def _text(text: str, x: float, y: float, size: float, kind: str = "label") -> st
         join = x + _text_width(base, size) - _text_width(text, size) / 2
         y = y + 0.35 * size
         return (
-            f'<text class="{kind}" style="text-anchor:end" x="{join:.1f}" y="{y:.1f}" font-size="{size:g}">{escape(base)}</text>'
-            f'<text class="{kind}" style="text-anchor:start" x="{join:.1f}" y="{y + 0.28 * size:.1f}" '
+            f'<text class="{kind} before" x="{join:.1f}" y="{y:.1f}" font-size="{size:g}">{escape(base)}</text>'
+            f'<text class="{kind} after" x="{join:.1f}" y="{y + 0.28 * size:.1f}" '
             f'font-size="{0.75 * size:.1f}">{escape(index)}</text>'
         )
     spans, sunk = [], 0.0

@@ -51,6 +51,11 @@ class Source:
                 raise OptionError(
                     "export to C: attention over another sequence needs memory for all of its steps. Export it as ONNX."
                 )
+        if any(value.is_whole for value in network.outputs.values()):
+            raise OptionError(
+                "export to C: the condition becomes the first state, and a reset takes none. Export it as ONNX, or train with "
+                "model.condition=input."
+            )
         self.network, self.name, self.facts = network, prefix(name), facts
         self.int8, self.own_math = int8, own_math
         self.numbers = Numbers(int8)

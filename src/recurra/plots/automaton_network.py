@@ -12,6 +12,8 @@ from recurra.plots.figure import painter
 def paint_automaton_network(axis: Any, network: AutomatonNetwork) -> None:
     figure = axis.figure
     axis.remove()
+    figure.set_layout_engine("none")  # a layout that is found anew with each drawing moves a little each time
+    figure.subplots_adjust(left=0.12, right=0.98, bottom=0.22, top=0.84, wspace=0.45)
     direction = network.layer.stack[0][0]
     assert direction.U is not None
     machine, states = network.machine, network.machine.state_names()

@@ -82,8 +82,10 @@ class ThroughTime {
 
   async read() {
     await attempt(async () => {
-      this.key = JSON.stringify(this.asked());
-      this.found = await post("api/time/read", this.asked(), this.panel.signal);
+      const key = this.key = JSON.stringify(this.asked());
+      const found = await post("api/time/read", this.asked(), this.panel.signal);
+      if (key !== this.key) return;      // another text was asked for meanwhile
+      this.found = found;
       this.lines = this.found.python;
       if (this.box && this.found.text !== null && this.panel.get("text") === null) this.box.value = this.found.text;
       await this.load();
@@ -95,7 +97,9 @@ class ThroughTime {
     this.shown = names.includes(this.name) ? this.name : names[0];
     put(this.series, choice("State or gate", names.map((name) => [name, `${name} — layer ${name.split(".")[0]}`]), this.shown, (series) => this.panel.set({ series, unit: null })));
     const [steps, units] = this.found.shapes[this.shown];
-    this.values = new Float32Array(await bytes("api/time/values", this.asked({ series: this.shown }), this.panel.signal));
+    const key = this.key, values = await bytes("api/time/values", this.asked({ series: this.shown }), this.panel.signal);
+    if (key !== this.key) return;
+    this.values = new Float32Array(values);
     this.map.set(this.values, units, steps);
     const [, , wanted] = /^(.*)\.(\d+)$/.exec(this.panel.get("unit") ?? "") ?? [];
     const asked = (this.panel.get("unit") ?? "").startsWith(`${this.shown}.`) ? Number(wanted) : 0;
@@ -104,7 +108,7 @@ class ThroughTime {
 
   // The address changed: by this panel, by the one beside it, or by the back button.
   async follow() {
-    if (this.busy) return;
+    if (this.busy) { this.again = true; return; }
     this.busy = true;
     try {
       if (JSON.stringify(this.asked()) !== this.key) await this.read();
@@ -117,6 +121,7 @@ class ThroughTime {
         if (u !== this.u || t !== this.t) this.at(u, t);
       }
     } finally { this.busy = false; }
+    if (this.again) { this.again = false; await this.follow(); }
   }
 
   // -- one unit, one step ---------------------------------------------------------------------------------------------
