@@ -12,8 +12,7 @@ from recurra.plots.figure import painter
 def paint_automaton_network(axis: Any, network: AutomatonNetwork) -> None:
     figure = axis.figure
     axis.remove()
-    figure.set_layout_engine("none")  # a layout that is found anew with each drawing moves a little each time
-    figure.subplots_adjust(left=0.12, right=0.98, bottom=0.22, top=0.84, wspace=0.45)
+    figure.set_layout_engine(None)
     direction = network.layer.stack[0][0]
     assert direction.U is not None
     machine, states = network.machine, network.machine.state_names()
@@ -23,7 +22,11 @@ def paint_automaton_network(axis: Any, network: AutomatonNetwork) -> None:
         "recurrent U": (direction.U, names, names),
         "output V": (network.output.weight, names, list(network.classes)),
     }
-    panels = figure.subplots(1, 3, width_ratios=[max(2, len(machine.symbols)), len(names), len(names)])
+    # places of their own: a layout that is found with each drawing moves a little each time, and so would the files
+    shares = [max(2, len(machine.symbols)), len(names), len(names)]
+    widths = [0.62 * share / sum(shares) for share in shares]
+    lefts = [0.12, 0.12 + widths[0] + 0.12, 0.12 + widths[0] + widths[1] + 0.22]
+    panels = [figure.add_axes((left, 0.24, width, 0.58)) for left, width in zip(lefts, widths, strict=True)]
     for panel, (title, (weights, across, down)) in zip(panels, matrices.items(), strict=True):
         values = weights.detach().numpy()
         panel.imshow(values / max(abs(values).max(), 1e-30), cmap="cividis", vmin=0, vmax=1, aspect="auto")
