@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator
@@ -26,6 +27,8 @@ WORKERS = 2
 """How many runs compute at the same time: two that are compared. Requests beyond wait, and leave the cores to training."""
 
 T = TypeVar("T")
+log = logging.getLogger("recurra.lab")
+"""Names what is damaged in a run folder, on standard error."""
 
 
 class LabFolder:
@@ -68,7 +71,7 @@ class LabFolder:
         stamp = tuple(_changed(path / each) for each in ("recipe.json", f"{CHECKPOINTS}/best", f"{CHECKPOINTS}/last"))
         known = self._open.get(name)
         if known is None or known[0] != stamp:
-            known = stamp, open_run(path)
+            known = stamp, open_run(path, notice=log.warning)
         self._open[name] = known
         self._open.move_to_end(name)
         while len(self._open) > OPEN:
