@@ -236,7 +236,12 @@ def shrink(data: bytes, *, whole: bool = False) -> bytes:
     if whole:
         image.save(out, "PNG", optimize=True)
         return out.getvalue()
-    image.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
+    few = image.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    corner, palette = few.getpixel((0, 0)), few.getpalette() or []
+    assert isinstance(corner, int)
+    palette[3 * corner : 3 * corner + 3] = image.getpixel((0, 0))  # the ground keeps its colour: a tint is seen at once
+    few.putpalette(palette)
+    few.save(out, "PNG", optimize=True)
     return out.getvalue()
 
 

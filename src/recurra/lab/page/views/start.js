@@ -37,8 +37,11 @@ export function startForm(onStart) {
   let given = {};
 
   async function load() {
-    const found = await get("api/runs/recipe", { name: recipe.value });
+    const wanted = recipe.value;
     given = {};
+    put(fields, h("p", { class: "soft" }, "…"));      // the fields of another recipe must not be filled in meanwhile
+    const found = await get("api/runs/recipe", { name: wanted });
+    if (recipe.value !== wanted) return;
     const change = (key, value) => { if (value === null) delete given[key]; else given[key] = value; };
     const first = found.settings.filter((each) => SHOWN.includes(each.key));
     const rest = found.settings.filter((each) => !SHOWN.includes(each.key));

@@ -65,9 +65,10 @@ class ThroughTime {
     const typed = panel.get("text") ?? (about.documents.length ? "" : EXAMPLE.python);
     this.box = h("textarea", { rows: 3, maxlength: LONGEST, spellcheck: "false", value: typed, placeholder: "Type a text for the network to read" });
     this.box.value = typed;
+    this.box.addEventListener("input", () => { this.edited = true; });
     const read = (changes) => { panel.set({ ...changes, t: null }, { step: true }); };
     const pick = about.documents.length
-      ? choice("From the data, which it never saw", [["", "choose …"], ...about.documents.map((each, k) => [k, `${each.name} (${figures(each.length)} characters)`])], panel.get("document") ?? "", (value) => { if (value !== "") read({ document: value, text: null, start: null }); })
+      ? choice("From the data, which it never saw", [["", "choose …"], ...about.documents.map((each, k) => [k, `${each.name} (${figures(each.length)} characters)`])], panel.get("document") ?? "", (value) => { this.edited = false; if (value !== "") read({ document: value, text: null, start: null }); })
       : h("p", { class: "soft" }, about.why ? `The data cannot be read: ${about.why}` : "");
     const form = h("form", { on: { submit: (event) => { event.preventDefault(); if (this.box.value) read({ text: this.box.value, document: null, start: null }); } } },
       field("A text of your own", this.box), h("div", { class: "row" }, h("button", { type: "submit", class: "main" }, "Read"), pick));
@@ -87,7 +88,7 @@ class ThroughTime {
       if (key !== this.key) return;      // another text was asked for meanwhile
       this.found = found;
       this.lines = this.found.python;
-      if (this.box && this.found.text !== null && this.panel.get("text") === null) this.box.value = this.found.text;
+      if (this.box && !this.edited && this.found.text !== null && this.panel.get("text") === null) this.box.value = this.found.text;
       await this.load();
     });
   }
