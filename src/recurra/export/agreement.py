@@ -26,15 +26,23 @@ class Trial:
     lengths: Tensor
     before: dict[str, Tensor]
     expected: dict[str, Tensor]
+    sizes: dict[str, float]
     allowed: dict[str, float]
 
     def difference(self, found: Mapping[str, Tensor]) -> float:
-        """The largest difference, in units of what is allowed times `ALLOWED`: above `ALLOWED` it is a disagreement."""
-        worst = 0.0
-        for name, wanted in self.expected.items():
-            off = (found[name].double() - wanted.double()).abs().nan_to_num(float("inf"))
-            worst = max(worst, float(off.max()) / self.allowed[name] * ALLOWED if off.numel() else 0.0)
-        return worst
+        """The largest, relative to the size of the values where that is above 1."""
+        return max((off / self.sizes[name] for name, off in self._off(found).items()), default=0.0)
+
+    def agrees(self, found: Mapping[str, Tensor]) -> bool:
+        return all(off <= self.allowed[name] for name, off in self._off(found).items())
+
+    def _off(self, found: Mapping[str, Tensor]) -> dict[str, float]:
+        """By how much each output and state differs at most."""
+        return {
+            name: float((found[name].double() - wanted.double()).abs().nan_to_num(float("inf")).max())
+            for name, wanted in self.expected.items()
+            if wanted.numel()
+        }
 
 
 def trials(network: Network, *, steps: bool, seed: int = 0) -> Iterator[Trial]:
@@ -51,12 +59,12 @@ def trials(network: Network, *, steps: bool, seed: int = 0) -> Iterator[Trial]:
         outputs, after = run_network(network, inputs, before, lengths)
         outputs_64, after_64 = run_network(precise, cast(inputs, torch.float64), cast(before, torch.float64), lengths)
         expected, exact = outputs | after, outputs_64 | after_64
-        allowed = {}
+        sizes, allowed = {}, {}
         for name, value in expected.items():
-            size = max(1.0, float(exact[name].abs().max()) if value.numel() else 0.0)
+            sizes[name] = max(1.0, float(exact[name].abs().max()) if value.numel() else 0.0)
             own = float((value.double() - exact[name]).abs().max()) if value.numel() else 0.0
-            allowed[name] = max(ALLOWED * size, 4 * own)
-        yield Trial(inputs, lengths, before, expected, allowed)
+            allowed[name] = max(ALLOWED * sizes[name], 4 * own)
+        yield Trial(inputs, lengths, before, expected, sizes, allowed)
 
 
 def draw_inputs(network: Network, B: int, T: int, draw: torch.Generator) -> dict[str, Tensor]:

@@ -35,8 +35,8 @@ def write_onnx(
     for name, steps, network in _graphs(networks):
         content = _serialised(network, name, steps, facts)
         tried = list(trials(network, steps=steps))
-        difference = _worst(content, network, tried, steps)
-        _refuse(name, difference)
+        difference, agrees = _compare(content, network, tried, steps)
+        _refuse_unless(agrees, name, difference)
         replace_file(folder / f"{name}.onnx", content)
         about = "whole sequences with lengths" if steps else "one step"
         files.append(ExportedFile(f"{name}.onnx", len(content), f"{about}, states in and out", difference))
@@ -59,7 +59,7 @@ def write_whole_onnx(model: nn.Module, folder: Path, facts: Mapping[str, Any]) -
             (found,) = session.run(["logits"], {name: value.numpy() for name, value in inputs.items()})
             off = float((torch.from_numpy(found) - expected).abs().max())
             difference = max(difference, off / max(1.0, float(expected.abs().max())))
-    _refuse("predict", difference)
+    _refuse_unless(difference <= ALLOWED, "predict", difference)
     replace_file(folder / "predict.onnx", content)
     return [ExportedFile("predict.onnx", len(content), "scores of classes", difference), write_facts(folder, facts)]
 
@@ -71,8 +71,8 @@ def write_facts(folder: Path, facts: Mapping[str, Any]) -> ExportedFile:
     return ExportedFile("model.json", len(content), "inputs, states and vocabulary, as in each file's metadata")
 
 
-def _refuse(name: str, difference: float) -> None:
-    if difference > ALLOWED:
+def _refuse_unless(agrees: bool, name: str, difference: float) -> None:
+    if not agrees:
         raise EngineError(
             f"export: {name}.onnx computes something else than the network (off by {difference:.1e}). Nothing was "
             "written; please report it."
@@ -170,9 +170,12 @@ def _run(session: Any, network: Network, trial: Trial, steps: bool) -> dict[str,
     return {name.removesuffix("_out") if name not in network.outputs else name: each for name, each in given.items()}
 
 
-def _worst(content: bytes, network: Network, tried: list[Trial], steps: bool) -> float:
+def _compare(content: bytes, network: Network, tried: list[Trial], steps: bool) -> tuple[float, bool]:
+    """The largest difference of all trials, and whether each is within what is allowed."""
     session = open_session(content)
-    return max(trial.difference(_run(session, network, trial, steps)) for trial in tried)
+    found = [_run(session, network, trial, steps) for trial in tried]
+    pairs = list(zip(tried, found, strict=True))
+    return max(trial.difference(each) for trial, each in pairs), all(trial.agrees(each) for trial, each in pairs)
 
 
 def _quantised(
