@@ -25,7 +25,7 @@ from recurra.tasks.mimic import TreeScores, grow, held_out, score_name, score_tr
 from recurra.tasks.settings import override
 from recurra.tasks.signal_noise import SignalNoiseTask
 from recurra.tasks.task import Settings
-from recurra.training.loop import Measured, Validated
+from recurra.training.events import Measured, Validated
 
 TOLERANCE = 0.02
 """How much of the score a simpler network may cost."""

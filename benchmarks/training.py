@@ -13,7 +13,8 @@ from recurra.data.batches import Chunks
 from recurra.layers.recurrent import Recurrent
 from recurra.models.language import LanguageModel
 from recurra.results import Result, Table
-from recurra.training.loop import OPTIMISERS, Step, Trainer, Training
+from recurra.training.events import Step
+from recurra.training.loop import OPTIMISERS, Trainer, Training
 from recurra.types import Shape
 
 

@@ -3,7 +3,8 @@
 import importlib.util
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,25 @@ settings.load_profile("recurra")
 @pytest.fixture(autouse=True)
 def seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def cut_off(monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextManager[None]]:
+    """Trainings inside `with cut_off():` are asked to stop during their first step, as by SIGTERM."""
+    from recurra.tasks import following
+
+    @contextmanager
+    def block() -> Iterator[None]:
+        class Asked(following._Stop):
+            def __init__(self) -> None:
+                super().__init__()
+                self.asked = "SIGTERM"
+
+        with monkeypatch.context() as patch:
+            patch.setattr(following, "_Stop", Asked)
+            yield
+
+    return block
 
 
 @pytest.fixture(scope="session")

@@ -13,9 +13,10 @@ from recurra.data.labelled import Labelled
 from recurra.errors import DataError, OptionError
 from recurra.tasks.catalogue import find_recipe, make_task
 from recurra.tasks.classify import LabelTask, split
-from recurra.tasks.run import train_run
 from recurra.tasks.settings import from_dict, override, to_dict
-from recurra.training.loop import Trainer, Validated
+from recurra.tasks.training_run import train_run
+from recurra.training.events import Validated
+from recurra.training.loop import Trainer
 
 SMALL = [
     "model.hidden_size=12",

@@ -15,7 +15,7 @@ from recurra.tasks import tree
 from recurra.tasks.catalogue import find_recipe, make_task
 from recurra.tasks.settings import describe, from_dict, override, to_dict
 from recurra.tasks.task import Settings
-from recurra.training.loop import Save
+from recurra.training.events import Save
 
 TRAINING = ["steps=4", "validate_every=2", "save_every=2", "batch_size=4", "warmup=1"]
 TINY = [*(f"training.{each}" for each in TRAINING), "model.hidden_size=6"]

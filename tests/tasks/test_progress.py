@@ -12,7 +12,7 @@ from rich.console import Console
 from recurra.cli.main import run
 from recurra.tasks import progress
 from recurra.tasks.progress import Lines, Live, Notebook, Silent, make_display
-from recurra.training.loop import Step, Validated
+from recurra.training.events import Step, Validated
 from tests.cli.test_train import files, refused
 
 STEP = Step(3, 1.23456, 0.789, 1e-3, 64)

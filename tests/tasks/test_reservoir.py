@@ -14,7 +14,7 @@ from recurra.data.series_tasks import sines
 from recurra.tasks.catalogue import find_recipe
 from recurra.tasks.reservoir import ReservoirTask
 from recurra.tasks.train import open_run
-from recurra.training.loop import Finished, Save, Step, Validated
+from recurra.training.events import Finished, Save, Step, Validated
 from tests.cli.test_train import outcome, refused
 
 SMALL = [

@@ -12,7 +12,7 @@ from recurra.tasks.catalogue import RECIPES, find_recipe
 from recurra.tasks.mimic import grow, score_tree
 from recurra.tasks.settings import override
 from recurra.tasks.signal_noise import SignalNoiseTask
-from recurra.training.loop import Measured
+from recurra.training.events import Measured
 
 SMALL = [
     "data.sequences=30",

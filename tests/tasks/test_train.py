@@ -251,11 +251,15 @@ def test_a_signal_saves_and_train_returns(number: int, place: Path) -> None:
     assert rc.open(place / "run").folder.has("last")
 
 
-def test_minutes_end_a_run_that_goes_on() -> None:
-    run = train(steps=100_000, minutes=0.005)
+def test_minutes_are_time_for_a_whole_schedule() -> None:
+    run = train(steps=100_000, minutes=0.02, save_every=100_000)
     assert run.outcome is not None
-    assert "minutes are over" in run.outcome.why
-    assert run.is_trained
+    assert run.outcome.why == f"{run.outcome.step} steps made; the schedule of 100000 was fitted into the time"
+    assert run.outcome.step < 100_000
+    assert run.outcome.valid is not None
+    rates = [row["learning_rate"] for row in run.metrics if "learning_rate" in row]
+    assert rates[-1] < 0.25 * max(rates)  # the schedule has come to its end, as near as one of a second can
+    assert run.resume().outcome is not None  # nothing is left to do
 
 
 def test_a_missing_extra_says_which(place: Path) -> None:

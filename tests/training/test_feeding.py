@@ -12,8 +12,9 @@ from recurra.data.batches import Batch, Batches, Chunks, Sequences
 from recurra.errors import OptionError
 from recurra.models.forecast import Forecaster
 from recurra.models.language import LanguageModel
+from recurra.training.events import Save, Step
 from recurra.training.feeding import own_inputs, read_feeding
-from recurra.training.loop import Save, Step, Trainer, Training
+from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import weighted_nll
 from tests.helpers import make_language_model
 
@@ -130,7 +131,7 @@ class TestTrainer:
     def test_the_gradient_is_that_of_a_plain_pass_over_what_was_read(self, policy: str) -> None:
         settings = replace(QUICK, feeding=policy, clip_norm=None, optimiser="sgd")
         trainer = make_trainer(settings, make_model())
-        trainer.step = 6 if policy == "scheduled:1" else 0
+        trainer.place = 6.0 if policy == "scheduled:1" else 0.0
         seen = watch(trainer)
         batch = trainer.batches.next()
         plain = make_model()

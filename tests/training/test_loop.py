@@ -18,7 +18,8 @@ from recurra.runs.checkpoint import Checkpoint, read_checkpoint
 from recurra.tasks.settings import check
 from recurra.training.clipping import clip_gradients
 from recurra.training.evaluation import evaluate
-from recurra.training.loop import PATIENCE_WITH_NAN, Event, Finished, Save, Step, Trainer, Training, Validated
+from recurra.training.events import Event, Finished, Save, Step, Validated
+from recurra.training.loop import PATIENCE_WITH_NAN, Trainer, Training
 from recurra.training.objectives import step_weights, weighted_nll
 from recurra.training.schedules import Plateau, learning_rate
 from tests.helpers import make_language_model

@@ -10,8 +10,9 @@ from recurra.data.labelled_batches import LabelledSequences
 from recurra.errors import OptionError
 from recurra.models.tag import Tagger
 from recurra.training import tree_penalty
+from recurra.training.events import Measured, Save
 from recurra.training.labelling import evaluate_labels, label_loss, predict_labels
-from recurra.training.loop import Measured, Save, Trainer, Training
+from recurra.training.loop import Trainer, Training
 from recurra.training.tree_penalty import KEPT, REFITTED, Steps, Surrogate, TreePenalty
 from tests.helpers import make_labeller
 

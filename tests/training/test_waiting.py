@@ -17,8 +17,9 @@ from recurra.models.tag import Tagger
 from recurra.tasks.translate import pair_loss
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Tally
+from recurra.training.events import Finished, Save, Step
 from recurra.training.labelling import label_loss
-from recurra.training.loop import Finished, Save, Step, Trainer, Training
+from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import weighted_nll
 from tests.helpers import make_labeller, make_translator
 from tests.training.test_loop import (

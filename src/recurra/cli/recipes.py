@@ -25,8 +25,11 @@ def recipes(
         else:
             print_table(Table(["recipe", "what it trains on"], [list(row) for row in abouts.items()]))
         return
-    rows = describe(find_recipe(name).settings)
+    recipe = find_recipe(name)
+    rows = describe(recipe.settings)
     if as_json:
         print_json({key: {"default": default, "about": about} for key, default, about in rows})
-    else:
-        print_table(Table(["setting", "default", ""], [[key, str(default), about] for key, default, about in rows]))
+        return
+    print_table(Table(["setting", "default", ""], [[key, str(default), about] for key, default, about in rows]))
+    if recipe.derive is not None:
+        typer.echo(f"Where they are not given: {' '.join((recipe.derive.__doc__ or '').split())}.")

@@ -16,7 +16,7 @@ def train(
     settings: Annotated[list[str] | None, typer.Argument(help="Settings of the recipe, KEY=VALUE each.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; runs/RECIPE-N otherwise.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run.")] = None,
-    minutes: Annotated[float | None, typer.Option(min=0, help="Save and stop after this many minutes.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0, help="Fit the whole schedule into this many minutes.")] = None,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write RUN/tensorboard; needs the extra `log`.")
     ] = False,

@@ -24,7 +24,7 @@ from recurra.data.tokenizers import Tokenizer
 from recurra.errors import OptionError
 from recurra.layers.recurrent import Recurrent
 from recurra.models.sampling import Choice
-from recurra.tasks.results import Examples, Flags, Forecast, Predictions, TextScore, Translation
+from recurra.tasks.results import Comparison, Examples, Flags, Forecast, Predictions, TextScore, Translation
 from recurra.tasks.streaming import Streaming
 from recurra.training.tree_penalty import Steps
 from recurra.types import Float
@@ -75,6 +75,12 @@ class Predicts(Protocol):
     """predicts labels, or what follows in a case"""
 
     def predict(self, model: Any, data: str | None = None) -> Predictions: ...
+
+
+class Compares(Protocol):
+    """compares its network with baselines on validation data"""
+
+    def compare(self, model: Any) -> Comparison: ...
 
 
 class Translates(Protocol):

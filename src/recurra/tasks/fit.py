@@ -15,9 +15,10 @@ from recurra.errors import OptionError, RunError
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.runs.folder import RunFolder
 from recurra.tasks.results import Evaluation
-from recurra.tasks.run import Run, train_run
+from recurra.tasks.run import Run
 from recurra.tasks.settings import override, to_dict
 from recurra.tasks.task import Settings, Task, count_parameters
+from recurra.tasks.training_run import train_run
 from recurra.training.distributed import Ranks, join
 from recurra.training.fit import FitTrainer, GivenBatches, Loss
 from recurra.training.loop import Training

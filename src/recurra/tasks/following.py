@@ -19,8 +19,10 @@ from recurra.tasks.capabilities import Glimpses, Probes, find, offers
 from recurra.tasks.engine_note import engine_sentence, note_engine
 from recurra.tasks.keeping import Keeper
 from recurra.tasks.progress import Display
+from recurra.tasks.results import Comparison
 from recurra.tasks.tensorboard import Board
-from recurra.training.loop import Finished, Loop, Measured, Save, Snapshot, Step, Validated
+from recurra.training.events import Finished, Measured, Save, Snapshot, Step, Validated
+from recurra.training.loop import Loop
 
 GLIMPSES = 20.0
 """Seconds between two glimpses of what the model outputs, at least."""
@@ -28,7 +30,8 @@ GLIMPSES = 20.0
 
 @dataclass(frozen=True)
 class Outcome(Result):
-    """How training ended: why, at which step, and the best validation. `failed`: the weights are no longer finite."""
+    """How training ended: why, at which step, and the best validation. `failed`: the weights are no longer finite.
+    `comparison`: where the schedule was finished, the network beside its baselines on validation data."""
 
     why: str
     failed: bool
@@ -37,6 +40,7 @@ class Outcome(Result):
     skipped: int
     seconds: float
     tokens_per_second: int
+    comparison: Comparison | None = None
 
     def __str__(self) -> str:
         return self.why.removesuffix(".") + ("." if self.valid is None else f"; best validation {self.valid:.4f}.")
@@ -49,7 +53,6 @@ def train_in_folder(
     display: Display,
     *,
     resume: bool = False,
-    minutes: float | None = None,
     monitor: int | None = None,
     tensorboard: bool = False,
 ) -> Outcome:
@@ -80,7 +83,7 @@ def train_in_folder(
             folder.append([note])
         board = Board(folder.path / "tensorboard") if tensorboard else None
         try:
-            return follow(trainer, task, display, folder, board, minutes, monitor)
+            return follow(trainer, task, display, folder, board, monitor)
         finally:
             if board is not None:
                 board.close()
@@ -131,7 +134,6 @@ def follow(
     display: Display,
     folder: RunFolder | None = None,
     board: Board | None = None,
-    minutes: float | None = None,
     monitor: int | None = None,
 ) -> Outcome:
     """Every event of the training until it ends; without a folder nothing is kept."""
@@ -170,8 +172,6 @@ def follow(
                     keeper.close(None if failed else last_save)
             if stop.asked:
                 trainer.asked_to_stop = f"stopped by {stop.asked}, saved"
-            elif minutes is not None and now - began > 60 * minutes:
-                trainer.asked_to_stop = f"{minutes:g} minutes are over"
     finally:
         stop.close()
     seconds = round(time.monotonic() - began, 3)

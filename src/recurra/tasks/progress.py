@@ -16,7 +16,7 @@ from rich.text import Text
 
 from recurra.errors import choose_from
 from recurra.results import visible
-from recurra.training.loop import Step, Validated
+from recurra.training.events import Step, Validated
 
 PAUSE = 2.0
 """Seconds between two plain lines."""
@@ -74,9 +74,10 @@ class Lines(Silent):
             return
         self._shown = now
         step, began = self._first
-        left = (self.steps - event.step) * (now - began) / max(1, event.step - step)
+        steps = event.planned or self.steps
+        left = (steps - event.step) * (now - began) / max(1, event.step - step)
         self.say(
-            f"step {event.step}/{self.steps}  loss {event.loss:.4f}  gradient {event.gradient_norm:.3f}  "
+            f"step {event.step}/{steps}  loss {event.loss:.4f}  gradient {event.gradient_norm:.3f}  "
             f"{speed:,.0f} {self.units}/s  {left:.0f} s left" + ("  SKIPPED: not a number" if event.skipped else "")
         )
 
@@ -94,7 +95,7 @@ class Live(Silent):
     """A bar with the figures of the last step; validations and glimpses scroll by above it."""
 
     def __init__(self, steps: int, units: str, console: Console):
-        self.units = units
+        self.steps, self.units = steps, units
         self._bar = Progress(
             BarColumn(),
             MofNCompleteColumn(),
@@ -111,6 +112,7 @@ class Live(Silent):
         self._bar.update(
             self._task,
             completed=event.step,
+            total=event.planned or self.steps,
             loss=f"{event.loss:.4f}",
             gradient=f"{event.gradient_norm:.2f}",
             speed=f"{speed:,.0f} {self.units}/s",
@@ -148,8 +150,9 @@ class Notebook(Silent):
         self._handle: Any = None
 
     def step(self, event: Step, speed: float) -> None:
-        done = 30 * event.step // self.steps
-        figures = f"{event.step}/{self.steps}  loss {event.loss:.4f}  {speed:,.0f} {self.units}/s"
+        steps = event.planned or self.steps
+        done = 30 * event.step // steps
+        figures = f"{event.step}/{steps}  loss {event.loss:.4f}  {speed:,.0f} {self.units}/s"
         self._bar = [f"{'━' * done}{'┈' * (30 - done)} {figures}"]
         if time.monotonic() - self._shown > PAUSE / 4:
             self._show()

@@ -8,6 +8,16 @@ def text() -> LanguageSettings:
 
 task = text(data="tale.txt", cell="gru", hidden_size=256)
 ```
+
+A recipe may have a rule: settings that follow from the data where they are not given. Its docstring says what follows from what.
+
+```python
+@text.rule
+def text_rule(task: LanguageTask) -> Iterator[Derived]:
+    \"\"\"model.hidden_size follows from the number of tokens\"\"\"
+    tokens = len(task.corpus.train[0])
+    yield Derived("model.hidden_size", 128 if tokens < 100_000 else 320, f"{tokens:,} tokens")
+```
 """
 
 from __future__ import annotations
@@ -16,19 +26,35 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from recurra.data.in_memory import write_data
 from recurra.errors import OptionError
-from recurra.tasks.settings import override
+from recurra.tasks.settings import override, read_changes, written
 from recurra.tasks.task import Task
 from recurra.training.distributed import Ranks
 
 RECIPES: dict[str, Recipe] = {}
 """Every recipe by its name (`recurra.tasks.catalogue` imports them all)."""
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A setting whose value follows from the data, and from what of it."""
+
+    key: str
+    value: Any
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.key}={written(self.value)} ({self.why})"
+
+
+Rule = Callable[[Any], Iterable[Derived]]
+"""A task whose data can be read, to the settings that follow from it."""
 
 
 class Recipe:
@@ -39,6 +65,12 @@ class Recipe:
         self.name = name or make.__name__.replace("_", "-")
         self.about = " ".join((make.__doc__ or "").split())
         self.__doc__ = self.about
+        self.derive: Rule | None = None
+
+    def rule(self, derive: Rule) -> Rule:
+        """Make a function the recipe's rule: what settings that are not given follow from."""
+        self.derive = derive
+        return derive
 
     @property
     def settings(self) -> Any:
@@ -69,13 +101,23 @@ class Recipe:
                 staged = stage_data(self.task.data_kind, data, **self.task.data_options(made))
             made = override(made, {"data.path": str(staged or data)})
         task = self.task(made, ranks)
-        task.staged = staged
+        task.staged, task.given = staged, frozenset(read_changes(self.settings, changes))
         if staged is not None:
             weakref.finalize(task, shutil.rmtree, staged.parent, ignore_errors=True)
         return task
 
     def __repr__(self) -> str:
         return f"<recipe {self.name}: {self.about}>"
+
+
+def follow_data(task: Task[Any]) -> list[Derived]:
+    """Give the settings of a task that its user did not give the values that follow from its data; which, and why."""
+    chosen = RECIPES.get(task.settings.name)
+    if chosen is None or chosen.derive is None or task.given is None:
+        return []
+    found = [each for each in chosen.derive(task) if each.key not in task.given]
+    task.settings = override(task.settings, {each.key: each.value for each in found})
+    return found
 
 
 def _with_path(changes: Mapping[str, Any] | list[str], data: Any) -> Mapping[str, Any] | list[str]:

@@ -60,6 +60,41 @@ class Evaluation(Result):
 
 
 @dataclass(frozen=True)
+class Comparison(Result):
+    """The network beside its baselines on validation data, by one metric.
+
+    - `network`: what it reaches alone. `combined`: together with a baseline, where the model is combined with one.
+    - `higher`: whether more is better. `advice`: what to try where a baseline is better.
+    """
+
+    metric: str
+    higher: bool
+    network: float
+    baselines: dict[str, float]
+    advice: str
+    combined: float | None = None
+
+    @property
+    def lost_to(self) -> str | None:
+        """The best baseline, where it is better than the network alone."""
+        if not self.baselines:
+            return None
+        sign = 1 if self.higher else -1
+        best = max(self.baselines, key=lambda name: sign * self.baselines[name])
+        return best if sign * self.baselines[best] > sign * self.network else None
+
+    def __str__(self) -> str:
+        beside = ", ".join(f"{name} {value:.4f}" for name, value in self.baselines.items())
+        text = f"validation, {self.metric}: the network alone {self.network:.4f}, {beside}"
+        if self.combined is not None:
+            text += f", combined {self.combined:.4f}"
+        if self.lost_to is None:
+            return text
+        kept = "; the run predicts with both combined" if self.combined is not None else ""
+        return f"{text}. The network alone loses to {self.lost_to}{kept}. {self.advice}"
+
+
+@dataclass(frozen=True)
 class Predictions(Result):
     """What a model predicts for each sequence or case, a dictionary each, in the order in which they were given."""
 
@@ -228,6 +263,7 @@ class Examples(Result):
 
 __all__ = [
     "SHOWN",
+    "Comparison",
     "Evaluation",
     "Examples",
     "Flag",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
-import math
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -35,7 +34,7 @@ from recurra.analysis.state_space import LocatedAutomaton, StateSpace
 from recurra.analysis.through_time import AblatedText, ThroughTime, ablate_text, watch, watch_reading
 from recurra.analysis.trace_table import TraceTable, trace_table
 from recurra.analysis.unit_study import UnitStudy
-from recurra.errors import OptionError, RecurraError, RunError
+from recurra.errors import OptionError, RunError
 from recurra.export.door import export
 from recurra.export.exported import Exported
 from recurra.lecture.region_count import RegionCount, count_regions
@@ -51,13 +50,13 @@ from recurra.runs.reading import read_object
 from recurra.tasks import capabilities as can
 from recurra.tasks import dynamics, field_views
 from recurra.tasks.catalogue import open_task
-from recurra.tasks.following import Outcome, look, train_in_folder
+from recurra.tasks.following import Outcome
 from recurra.tasks.generation import generate_text
 from recurra.tasks.mimic import Mimicry, mimic
 from recurra.tasks.own_cells import check_sizes, store_cells
-from recurra.tasks.progress import make_display
 from recurra.tasks.recipe import check_path, stage_data
 from recurra.tasks.results import (
+    Comparison,
     Evaluation,
     Examples,
     Flags,
@@ -70,9 +69,7 @@ from recurra.tasks.results import (
 from recurra.tasks.settings import to_dict
 from recurra.tasks.streaming import Stream, Streamer
 from recurra.tasks.task import Task, check_device
-from recurra.tasks.tensorboard import find_writer
 from recurra.tasks.unit_search import UnitReading, find_units, read_one_text, read_one_unit
-from recurra.training.soundness import enough_memory
 
 
 class Run:
@@ -231,6 +228,10 @@ class Run:
         if not given and baselines:
             self._keep_scores(found)
         return found
+
+    def compare(self) -> Comparison:
+        """The network alone beside its baselines on validation data, and combined with one where the run is."""
+        return self._can(can.Compares, "compare").compare(self._trained_model)
 
     def predict(self, data: Any = None) -> Predictions:
         """Labels of sequences, or what follows in each case of a log: of `data`, or of the run's own test part."""
@@ -584,47 +585,3 @@ def _generator(seed: int | None) -> torch.Generator:
     made = torch.Generator()
     made.seed() if seed is None else made.manual_seed(seed)
     return made
-
-
-def train_run(
-    task: Task[Any],
-    run: Run | None,
-    *,
-    out: str | os.PathLike[str] | None = None,
-    minutes: float | None = None,
-    monitor: int | None = None,
-    tensorboard: bool = False,
-    progress: str = "auto",
-) -> Run:
-    """Train a task in a new folder, or go on with a run. Of several ranks the first makes the folder, and all share it."""
-    ranks = task.ranks
-    for name, value, least in (("minutes", minutes, 0), ("monitor", monitor, 1)):
-        if value is not None and (not isinstance(value, int | float) or value < least):
-            raise OptionError(f"{name} must be a number of at least {least}; got {value!r}.")
-    if tensorboard:
-        find_writer()  # where it is missing, that is reported before anything is written
-    with enough_memory():
-        trainer = task.trainer()
-    if monitor is not None:
-        with torch.random.fork_rng():
-            look(task, trainer)  # what cannot be followed is reported before anything is written
-        trainer.report_every = math.gcd(trainer.report_every, monitor)  # to look at the weights of that very step
-    resuming = run is not None
-    with make_display(trainer.steps, task.units, progress if ranks.is_first else "none") as display:
-        if run is None:
-            made = Run.create(task, out) if ranks.is_first else None
-            path = ranks.share(None if made is None else str(made.path))
-            run = made or Run(RunFolder.open(Path(path)), task)
-        how: dict[str, Any] = {"minutes": minutes, "monitor": monitor, "tensorboard": tensorboard}
-        try:
-            with enough_memory():
-                run.outcome = train_in_folder(run.folder, task, trainer, display, resume=resuming, **how)
-        except RecurraError:
-            if ranks.is_first and not resuming:
-                run.folder.discard()  # nothing was learned: an empty run would only be in the way
-            raise
-        if ranks.is_first:
-            display.say(f"{run.outcome} Run folder: {run.path}")
-    for name in ("model", "streamer"):  # there is a better one now
-        run.__dict__.pop(name, None)
-    return run

@@ -85,30 +85,37 @@ def override(settings: R, changes: Iterable[str] | Mapping[str, Any]) -> R:
     - `changes`: from the command line `KEY=VALUE` each, the key dotted: `training.learning_rate=1e-3`; the last of several for
       one key counts. From Python values by key: dotted, or bare where only one group has such a setting.
     """
-    kinds = _kinds(type(settings))
-    given: dict[str, Any] = {}
-    if isinstance(changes, Mapping):
-        for name, value in changes.items():
-            key = _find(name, kinds)
-            given[key] = _accept(key, value, kinds[key])
-    else:
-        for assignment in changes:
-            key, equals, text = assignment.partition("=")
-            if not equals:
-                raise OptionError(
-                    f"{quoted(assignment)} is not a setting. Write KEY=VALUE, as in {next(iter(kinds))}=VALUE."
-                )
-            if (key := key.strip()) not in kinds:
-                raise OptionError(_unknown(key, kinds))
-            given[key] = _parse(key, text, kinds[key])
+    given = read_changes(settings, changes)
     if "name" in given:
         raise OptionError("name says which recipe this is; it cannot be set. Name the run's folder with --out.")
     made = _replace(settings, given)
     check(made)
     for key, why in idle_settings(made).items():
         if key in given:
-            raise OptionError(f"{key}={_written(given[key])} would change nothing here: {why}. Leave it out.")
+            raise OptionError(f"{key}={written(given[key])} would change nothing here: {why}. Leave it out.")
     return made
+
+
+@_in_one_line
+def read_changes(settings: Any, changes: Iterable[str] | Mapping[str, Any]) -> dict[str, Any]:
+    """The values that are given, by dotted key; `changes` as for `override`."""
+    kinds = _kinds(type(settings))
+    given: dict[str, Any] = {}
+    if isinstance(changes, Mapping):
+        for name, value in changes.items():
+            key = _find(name, kinds)
+            given[key] = _accept(key, value, kinds[key])
+        return given
+    for assignment in changes:
+        key, equals, text = assignment.partition("=")
+        if not equals:
+            raise OptionError(
+                f"{quoted(assignment)} is not a setting. Write KEY=VALUE, as in {next(iter(kinds))}=VALUE."
+            )
+        if (key := key.strip()) not in kinds:
+            raise OptionError(_unknown(key, kinds))
+        given[key] = _parse(key, text, kinds[key])
+    return given
 
 
 def _replace(settings: R, given: Mapping[str, Any]) -> R:
@@ -285,7 +292,7 @@ def check(settings: Any) -> None:
             rules["read"](value)
         outside = _outside(value, **rules["bounds"])
         if outside:
-            raise OptionError(f"{key} must {outside}; got {_written(value)}.")
+            raise OptionError(f"{key} must {outside}; got {written(value)}.")
     for level in (*(getattr(settings, group) for group in _groups(type(settings))), settings):
         if callable(getattr(level, "check", None)):
             level.check()
@@ -348,10 +355,10 @@ def _get(settings: Any, key: str) -> Any:
     return settings
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
     """A value as it is typed on the command line."""
     if isinstance(value, tuple):
-        return ",".join(map(_written, value))
+        return ",".join(map(written, value))
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else _shown(value)
 
 

@@ -145,6 +145,8 @@ class Task(ABC, Generic[M]):
 
     staged: Path | None = None
     """Where data given as an object was written, until a run takes it into its folder."""
+    given: frozenset[str] | None = None
+    """Keys of the settings that the user gave, of a task that a recipe has just made; others may follow from the data."""
 
     @classmethod
     def data_options(cls, settings: Any) -> dict[str, bool]:

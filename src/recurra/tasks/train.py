@@ -20,9 +20,10 @@ from recurra.runs.folder import RunFolder, list_runs, warn
 from recurra.tasks.catalogue import find_recipe, open_task
 from recurra.tasks.fit import FitSettings, FitTask
 from recurra.tasks.recipe import Recipe
-from recurra.tasks.run import Run, train_run
+from recurra.tasks.run import Run
 from recurra.tasks.settings import from_dict
 from recurra.tasks.task import Task
+from recurra.tasks.training_run import train_run
 from recurra.training.distributed import join
 
 PathLike = str | os.PathLike[str]
@@ -44,7 +45,8 @@ def train(
 
     - `recipe`: its name (`recurra recipes` lists them). `data`: a path, a list of strings, NumPy arrays, tensors, a pandas
       DataFrame, or a list of sequences of unequal length, as the recipe reads them.
-    - `out`: the run folder; runs/RECIPE-N otherwise. `minutes`: save and stop after so many; Ctrl-C saves and stops too.
+    - `out`: the run folder; runs/RECIPE-N otherwise. `minutes`: finish the whole schedule in so many, in fewer steps if this
+      machine needs more for all of them. Ctrl-C saves and stops.
     - `monitor`: every so many steps, also log how gradients go back through time. `tensorboard`: also write RUN/tensorboard.
     - `progress`: `auto` (a bar in a terminal or notebook, quiet elsewhere), `lines` or `none`.
     - settings by name, dotted or bare: `cell="gru"`, `hidden_size=256`, `settings={"training.steps": 100}`.

@@ -41,10 +41,13 @@ class Average:
         self.form, self.number = form, number
 
     @torch.no_grad()
-    def follow(self, model: nn.Module, step: int, sound: Tensor | None = None) -> None:
+    def follow(self, model: nn.Module, step: float, sound: Tensor | None = None, stride: float = 1.0) -> None:
         """Take in the weights after update number `step`, counted from 1; not if that was none, as `sound` tells where the
-        weights are."""
-        followed = {"ema": 1 - min(self.number, step / (step + 10)), "asgd": 1 / max(1.0, step - self.number + 1)}
+        weights are. An update that stands for `stride` of them counts as so many."""
+        followed = {
+            "ema": 1 - min(self.number, step / (step + 10)) ** stride,
+            "asgd": stride / max(stride, step - self.number + stride),
+        }
         mine: list[Tensor] = list(self.model.parameters())
         theirs: list[Tensor] = list(model.parameters())
         if sound is None:

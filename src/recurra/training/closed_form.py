@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 
 from recurra.models.reservoir import EchoState, ReadoutFit
 from recurra.runs.checkpoint import Checkpoint, restore_weights
-from recurra.training.loop import Event, Finished, Save, Step, Validated
+from recurra.training.events import Event, Finished, Save, Step, Validated
 from recurra.training.soundness import are_finite, check_weights
 
 UNSOLVED = (
@@ -35,6 +36,11 @@ class ClosedForm:
         self.best, self.skipped, self.report_every = math.inf, 0, 1
         self.done: str | None = None
         self.asked_to_stop: str | None = None
+        self._ends = math.inf
+
+    def fit_into(self, seconds: float) -> None:
+        """Solve from what can be read in so many seconds."""
+        self._ends = time.monotonic() + seconds
 
     @property
     def step(self) -> int:
@@ -52,7 +58,7 @@ class ClosedForm:
         """Read to the end, solve, validate and save; or stop when asked to, and save."""
         fit = self.fit
         while self.done is None:
-            last = self.step + 1 == self.steps
+            last = self.step + 1 == self.steps or time.monotonic() > self._ends
             try:
                 error, tokens = fit.read()
                 if last:

@@ -30,7 +30,7 @@ class Feeding:
     most: float
     rising: bool
 
-    def share(self, step: int, steps: int) -> float:
+    def share(self, step: float, steps: int) -> float:
         """The chance at an update, counted from 0."""
         return self.most * min(1.0, step / max(1, steps - 1)) if self.rising else self.most
 

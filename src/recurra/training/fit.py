@@ -18,7 +18,8 @@ from recurra.data.batches import Batch, Batches
 from recurra.errors import DataError, OptionError
 from recurra.runs.checkpoint import Checkpoint
 from recurra.training.distributed import Ranks
-from recurra.training.loop import Step, Trainer, Training
+from recurra.training.events import Step
+from recurra.training.loop import Trainer, Training
 
 Loss = Callable[..., Any]
 """`loss(model, batch)` or `loss(model, batch, state)` to the mean loss, or to it and the state to carry."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -18,8 +19,10 @@ from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.training.averaging import Average, read_average
 from recurra.training.clipping import clip_gradients
 from recurra.training.distributed import Ranks
+from recurra.training.events import Event, Finished, Measured, Save, Snapshot, Step, Validated
 from recurra.training.feeding import own_inputs, read_feeding
 from recurra.training.objectives import OVER_TIME, batch_weights, weighted_nll
+from recurra.training.plan import TimePlan
 from recurra.training.schedules import SCHEDULES, Plateau, learning_rate
 from recurra.training.soundness import LossWatch, are_finite, check_weights
 from recurra.training.tree_penalty import TreePenalty
@@ -143,74 +146,11 @@ OPTIMISERS: dict[str, Callable[[Any, Training], torch.optim.Optimizer]] = {
 
 
 @dataclass(frozen=True)
-class Step:
-    """One update. `loss`: what was minimised, in nats per token, or per sequence if steps are summed or weighed by 1/t.
-
-    ```python
-    model = rc.models.LanguageModel(3, rc.Recurrent("gru", 8, 8))
-    batches = rc.data.Chunks(torch.tensor([0, 1, 2] * 100), batch_size=2, length=10)
-    trainer = rc.training.Trainer(model, batches, rc.training.Training(steps=5, length=10), None)
-    [event.loss for event in trainer.events() if isinstance(event, rc.training.Step)]
-    ```
-    """
-
-    step: int
-    loss: float
-    gradient_norm: float
-    learning_rate: float
-    tokens: int
-    skipped: bool = False
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What else was found out at a step, by name."""
-
-    step: int
-    values: dict[str, float]
-
-
-@dataclass(frozen=True)
-class Validated:
-    """An evaluation on validation data, in nats per token."""
-
-    step: int
-    valid: float
-    is_best: bool
-
-
-@dataclass(frozen=True)
-class Save:
-    """The moment to keep a checkpoint: made lazily, since it copies everything."""
-
-    step: int
-    make: Callable[[], Checkpoint]
-    is_best: bool
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """The moment to keep the weights that are evaluated, beside the checkpoints; made lazily."""
-
-    step: int
-    make: Callable[[], Checkpoint]
-
-
-@dataclass(frozen=True)
-class Finished:
-    step: int
-    why: str
-    failed: bool = False
-
-
-Event = Step | Measured | Validated | Save | Snapshot | Finished
-
-
-@dataclass(frozen=True)
 class _Pending:
     """A step as the device knows it: nothing of it has been read yet.
 
-    `sound`: whether loss and gradient are numbers; `asked`: how many ranks were asked to stop.
+    `sound`: whether loss and gradient are numbers; `asked`: how many ranks were asked to stop; `planned`: the stride and the
+    spacing of validations that the first rank's time plan asks for.
     """
 
     step: int
@@ -218,6 +158,7 @@ class _Pending:
     norm: Tensor
     sound: Tensor
     asked: Tensor
+    planned: Tensor
     learning_rate: float
     tokens: int
 
@@ -244,6 +185,9 @@ class Loop(Protocol):
         """The model that is evaluated and kept."""
 
     def events(self) -> Iterator[Event]: ...
+
+    def fit_into(self, seconds: float) -> None:
+        """Finish within so many seconds from now."""
 
     def restore(self, checkpoint: Checkpoint) -> None: ...
 
@@ -303,6 +247,11 @@ class Trainer:
         average = read_average(settings.average)
         self.average = Average(model, *average) if average is not None else None
         self.step, self.skipped, self.in_a_row = 0, 0, 0
+        self.place = (
+            0.0  # on the way through the schedule, from 0 to `steps`: the number of steps, unless time is short
+        )
+        self.stride, self.spacing = 1.0, settings.validate_every
+        self.plan: TimePlan | None = None
         self.best, self.since_best = math.inf, 0
         self.state: State | None = None
         self.tail: Tensor | None = None
@@ -340,16 +289,17 @@ class Trainer:
     def events(self) -> Iterator[Event]:
         """Train until `steps`, early stopping, a request to stop, or repeated steps that are not finite end it."""
         settings = self.settings
-        kept = {round(settings.steps * k / settings.snapshots) for k in range(1, settings.snapshots + 1)}
+        kept = [round(settings.steps * k / settings.snapshots) for k in range(1, settings.snapshots + 1)]
         if self.done is not None:
             yield Finished(self.step, self.done)
             return
-        while self.step < settings.steps:
+        while self.place < settings.steps:
+            before = self.place
             self.advance(self.batches.next())
-            last = self.step >= settings.steps
-            validates, saves = (self.step % each == 0 for each in (settings.validate_every, settings.save_every))
+            last = self.place >= settings.steps
+            validates, saves = (self.place // each > before // each for each in (self.spacing, settings.save_every))
             asked = self.asked_to_stop is not None and self.ranks.world == 1
-            snapped = self.step in kept
+            snapped = any(before < each <= self.place for each in kept)
             if self.step % self.report_every and not (last or validates or saves or snapped or asked):
                 continue
             failed = ""
@@ -387,7 +337,12 @@ class Trainer:
             if stopping:
                 yield Finished(self.step, stopping)
                 return
-        yield Finished(self.step, f"{settings.steps} steps made")
+        fitted = f"; the schedule of {settings.steps} was fitted into the time" if self.step < settings.steps else ""
+        yield Finished(self.step, f"{self.step} steps made{fitted}")
+
+    def fit_into(self, seconds: float) -> None:
+        """Finish the schedule within so many seconds from now, in fewer steps than it has if need be."""
+        self.plan = TimePlan(seconds, self.settings.validate_every)
 
     def _failed(self, why: str) -> Finished:
         kept = "The last good checkpoint is kept." if self.has_saved else "There is no checkpoint yet."
@@ -405,7 +360,7 @@ class Trainer:
         """One step of the optimiser. What it found stays on the device until `report`."""
         settings, model = self.settings, self.model
         model.train()
-        rate = learning_rate(settings.schedule, self.step, settings.steps, settings.warmup, settings.learning_rate)
+        rate = learning_rate(settings.schedule, self.place, settings.steps, settings.warmup, settings.learning_rate)
         rate *= self.plateau.factor
         for group in self.optimiser.param_groups:
             group["lr"] = rate
@@ -417,7 +372,9 @@ class Trainer:
         if self.penalty is not None and self.ranks.is_first:  # the sum over ranks has it once
             total = total + self.penalty.add_gradients(model)
         asked = total.new_full((), float(self.asked_to_stop is not None))
-        total, asked = self.ranks.sum_gradients(list(model.parameters()), total, asked)
+        plans = (self.plan.stride, self.plan.spacing) if self.plan is not None and self.ranks.is_first else (0.0, 0.0)
+        planned = torch.stack([total.new_full((), value) for value in plans])  # of all ranks: what the first one plans
+        total, asked, planned = self.ranks.sum_gradients(list(model.parameters()), total, asked, planned)
         if settings.l1:  # once, after the sum: a rank without rows has no gradients of its own
             for parameter in model.parameters():
                 if parameter.grad is not None:
@@ -425,26 +382,35 @@ class Trainer:
         norm = clip_gradients(model.parameters(), settings.clip_norm, settings.clip_value).to(total.device)
         sound = torch.isfinite(total) & torch.isfinite(norm)
         self.step += 1
+        self.place = min(float(settings.steps), self.place + self.stride)
         self.optimiser.found_inf = (~sound).float()  # torch's fused optimisers leave everything as it is then
         self.optimiser.step()
         if self.average is not None:
-            self.average.follow(model, self.step, sound)
+            self.average.follow(model, self.place, sound, self.stride)
         self.state, self.tail = final, tail
-        self.pending.append(_Pending(self.step, total, norm, sound, asked, rate, batch.all_tokens or batch.tokens))
+        tokens = batch.all_tokens or batch.tokens
+        self.pending.append(_Pending(self.step, total, norm, sound, asked, planned, rate, tokens))
 
     def report(self) -> Iterator[Step]:
         """The steps since the last report: here the host waits for the device."""
         made, self.pending = self.pending, []
-        found = torch.stack([torch.stack([m.loss.double(), m.norm.double(), m.sound, m.asked]) for m in made]).tolist()
+        rows = [torch.cat([torch.stack([m.loss.double(), m.norm.double(), m.sound, m.asked]), m.planned]) for m in made]
+        found = torch.stack(rows).tolist()
         if found[-1][3] > 0:  # if one rank was asked to stop, all are
             self.agreed = True
             self.asked_to_stop = self.asked_to_stop or "another rank was asked to stop"
         if not found[-1][2]:  # a state that may be poisoned is dropped
             self.state = self.tail = None
-        for each, (loss, norm, sound, _) in zip(made, found, strict=True):
+        left = self.settings.steps - self.place
+        if found[-1][4]:
+            self.stride, self.spacing = max(1.0, found[-1][4]), max(1, round(found[-1][5]))
+        if self.plan is not None:
+            self.plan.see(len(made), left)
+        planned = self.step + math.ceil(left / self.stride)
+        for each, (loss, norm, sound, *_) in zip(made, found, strict=True):
             self.skipped += not sound
             self.in_a_row = 0 if sound else self.in_a_row + 1
-            yield Step(each.step, loss, norm, each.learning_rate, each.tokens, skipped=not sound)
+            yield Step(each.step, loss, norm, each.learning_rate, each.tokens, skipped=not sound, planned=planned)
 
     def _backward(self, batch: Batch, state: State | None) -> tuple[Tensor, State | None, Tensor | None]:
         """Gradients of this rank's part; the loss, and what goes over to the next batch: the state, and steps to read again."""
@@ -464,7 +430,7 @@ class Trainer:
                 inputs, targets = torch.cat([self.tail, inputs], dim=1), torch.cat([self.tail, targets], dim=1)
                 weights = torch.cat([torch.zeros_like(weights[:, :1]).expand(B, self.tail.shape[1]), weights], dim=1)
             overlap = min(self.truncation.k, inputs.shape[1])
-        share = self.feeding.share(self.step, self.settings.steps)
+        share = self.feeding.share(self.place, self.settings.steps)
         if share:
             inputs = own_inputs(self.model, inputs, state, share, read=inputs.shape[1] - T)
         with self._autocast():
@@ -516,7 +482,10 @@ class Trainer:
 
     def validate(self) -> Validated:
         assert self.evaluate is not None
+        began = time.monotonic()
         value = self.evaluate(self.evaluated)
+        if self.plan is not None:
+            self.plan.validated(time.monotonic() - began, self.settings.steps)
         is_best = value < self.best
         self.best, self.since_best = (value, 0) if is_best else (self.best, self.since_best + 1)
         if self.settings.schedule == "plateau":
@@ -555,6 +524,7 @@ class Trainer:
         if self.penalty is not None:
             tensors |= {f"penalty.{name}": value for name, value in self.penalty.state().items()}
         facts = {
+            "place": self.place,
             "stream": self.batches.state_dict(),
             "optimiser": scalars,
             "plateau": self.plateau.state(),
@@ -590,6 +560,7 @@ class Trainer:
         self.has_saved = True
         self.best, self.since_best = facts["best"], facts["since_best"]
         self.skipped, self.in_a_row, self.step = facts["skipped"], facts["in_a_row"], checkpoint.step
+        self.place = facts.get("place", float(checkpoint.step))  # older checkpoints have none
         self.done = facts["done"]
         rows = self.batches.own_rows
         if "state.0.0" in tensors:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 SCHEDULES = ("constant", "cosine", "plateau")
 
 
-def learning_rate(schedule: str, step: int, steps: int, warmup: int, top: float) -> float:
+def learning_rate(schedule: str, step: float, steps: int, warmup: int, top: float) -> float:
     """A linear rise over `warmup` steps, then constant, or half a cosine down to a hundredth of the top at `steps`."""
     rise = min(1.0, (step + 1) / warmup) if warmup else 1.0
     if schedule != "cosine":
