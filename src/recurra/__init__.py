@@ -51,6 +51,7 @@ from recurra.errors import (
 )
 from recurra.layers.initial import spectral_radius
 from recurra.layers.recurrent import Recurrent
+from recurra.layers.states import detach
 from recurra.layers.stepper import Stepper
 from recurra.layers.tree import Tree
 from recurra.types import State, Trace
@@ -129,6 +130,7 @@ __all__ = [
     "clamp",
     "cos",
     "data",
+    "detach",
     "erf",
     "exp",
     "export",

@@ -63,7 +63,7 @@ def test_names_and_options(make, message):
         ),
         (torch.randn(3, D), r"lstm expects inputs \[B, T, D\].*got \[3, 4\]"),
         (torch.randn(D), r"lstm expects inputs \[B, T, D\].*got \[4\]"),
-        (torch.randn(B, 0, D), r"lstm expects inputs \[B, T, D\] with at least one of each; got \[3, 0, 4\]"),
+        (torch.randn(B, 0, D), r"lstm expects inputs \[B, T, D\] with at least one step; got \[3, 0, 4\]"),
         (
             torch.randn(B, 3, D, dtype=torch.float64),
             r"weights in torch\.float32; got inputs in torch\.float64\. Convert one",
