@@ -35,7 +35,7 @@ from recurra.cells.operations import (
     tanh,
     where,
 )
-from recurra.cells.parameters import Fixed, Learned, Ramp, Scattered
+from recurra.cells.parameters import Fixed, Groups, Learned, Ramp, Scattered
 from recurra.cells.recurrent_dropout import recurrent_dropout
 from recurra.cells.zoneout import zoneout
 from recurra.errors import (
@@ -110,6 +110,7 @@ __all__ = [
     "EquationError",
     "Fixed",
     "Graph",
+    "Groups",
     "Learned",
     "OptionError",
     "Ramp",

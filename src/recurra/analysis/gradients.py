@@ -262,7 +262,6 @@ def _run(F: StepMap, layer: Recurrent, x: Tensor) -> tuple[Float[Tensor, "T1 S"]
 
 def _loss_norms(F: StepMap, x: Tensor, states: Tensor, readout: Tensor | None, steps: int) -> dict[str, Tensor]:
     """One backward pass from the last step: the norm of what arrives at each layer's states, k steps before."""
-    H = F.hidden_size
     s = states[len(x) - steps][None].clone().requires_grad_()
     path = [s]
     for t in range(len(x) - steps, len(x)):
@@ -276,12 +275,12 @@ def _loss_norms(F: StepMap, x: Tensor, states: Tensor, readout: Tensor | None, s
     several = len(F.layers) > 1
     for k, each in enumerate(F.layers):
         for state in each.graph.states:
-            part = slice(place, place + state.depth * H)
+            part = slice(place, place + state.depth * each.H)
             norms = [
                 g[0, part].norm() if g is not None else torch.zeros((), dtype=F.dtype) for g in reversed(gradients)
             ]
             found[f"layer {k} {state.name}" if several else state.name] = torch.stack(norms).log().detach()
-            place += state.depth * H
+            place += state.depth * each.H
     return found
 
 
@@ -479,6 +478,6 @@ def recurrent_spectra(layer: Recurrent, steps: int = 50) -> Spectra:
         {
             f"layer {k} U.{name}" if several else f"U.{name}": spectrum(directions[0].matrix(name), steps)
             for k, directions in enumerate(layer.stack)
-            for name in layer.cell.graph.matrices
+            for name in directions[0].cell.graph.matrices
         }
     )

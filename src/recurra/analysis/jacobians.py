@@ -245,7 +245,7 @@ class StepMap:
         self.layers = [_Layer(directions[0], dtype) for directions in layer.stack]
         layer.train(training)
         self.residual, self.dtype = layer.residual, dtype
-        self.input_size, self.hidden_size = layer.input_size, layer.hidden_size
+        self.input_size, self.hidden_size = layer.input_size, layer.hidden_sizes[-1]
         self.size = sum(each.size for each in self.layers)
         self.sizes = [each.size for each in self.layers]
         self.start = self.pack(layer.initial_state(1)).detach()[0]

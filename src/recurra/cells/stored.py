@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 from recurra.cells.graph import Graph, Node, Noise, constant, make, operation, walk
 from recurra.cells.notation import Cell, Symbol, ago, noise, norm
 from recurra.cells.operations import OPERATIONS, apply
-from recurra.cells.parameters import Fixed, Learned, Ramp, Scattered
+from recurra.cells.parameters import Fixed, Groups, Learned, Ramp, Scattered
 from recurra.errors import CellError, RecurraError
 
 FORMAT = "recurra.cell/1"
@@ -193,7 +193,7 @@ def _declaration(declared: Learned | Fixed) -> dict[str, Any]:
         if isinstance(declared.value, Scattered):
             value["step"] = declared.value.step
     elif not isinstance(value, int | float):
-        value = [float(each) for each in value]
+        value = [float(each) for each in (value.values if isinstance(value, Groups) else value)]
     row = {"learned": isinstance(declared, Learned), "value": value}
     if isinstance(declared, Learned):
         row |= {"low": declared.low, "high": declared.high}
@@ -272,7 +272,7 @@ class _Plan:
         elif isinstance(value, list):
             if not 0 < len(value) <= MOST_DELAY:
                 self.fail(f"a parameter has {len(value)} values")
-            value = [self.real(each, "a parameter") for each in value]
+            value = Groups([self.real(each, "a parameter") for each in value])
         else:
             value = self.real(value, "a parameter")
         if not row["learned"]:

@@ -86,9 +86,9 @@ class Direction(nn.Module):
                 fill(matrix, init)
         for name, declared in graph.parameters.items():
             if isinstance(declared, Learned):
-                self.units[name].copy_(_freed(spread(declared.value, H), declared))
+                self.units[name].copy_(_freed(spread(declared.value, H, self.cell.about(name)), declared))
             else:
-                getattr(self, f"fixed_{name}").copy_(spread(declared.value, H))
+                getattr(self, f"fixed_{name}").copy_(spread(declared.value, H, self.cell.about(name)))
         for first in self.initial:
             first.zero_()
 

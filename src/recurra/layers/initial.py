@@ -84,14 +84,15 @@ def fill(matrix: Tensor, init: Initialiser) -> None:
     matrix.copy_(values)
 
 
-def find_initialiser(init: str | Initialiser) -> Initialiser:
+def find_initialiser(init: Any) -> Initialiser:
     """By name (`orthogonal`, `spectral_radius(0.9)`), or a function of your own that fills a matrix in place."""
     if not isinstance(init, str):
         if not callable(init):
             raise OptionError(
                 f"init must be the name of an initialiser or a function that fills a matrix in place; got {quoted(init)}."
             )
-        return init
+        made: Initialiser = init
+        return made
     name, bracket, _ = init.partition("(")
     if name.strip() != "spectral_radius":
         return INITIALISERS[choose_from("init", init, [*INITIALISERS, "spectral_radius(0.9)"])]

@@ -501,7 +501,8 @@ class Trainer:
         again = send(torch.from_numpy(drawn[self.batches.own_rows] < self.settings.reset), self.device)
         if self.pending:  # a state that may be poisoned is dropped, also before anyone knows of it
             again = again | ~self.pending[-1].sound
-        return self.model.recurrent.reset(self.state, again)
+        begun: State = self.model.recurrent.reset(self.state, again)
+        return begun
 
     def _autocast(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.device.type, torch.bfloat16) if self.bfloat16 else nullcontext()
