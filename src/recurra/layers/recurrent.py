@@ -383,7 +383,7 @@ class Recurrent(nn.Module):
     ) -> Tensor | None:
         if lengths is None:
             return None
-        lengths = torch.as_tensor(lengths)
+        lengths = torch.as_tensor(lengths, dtype=None if isinstance(lengths, Tensor) or len(lengths) else torch.int64)
         if lengths.ndim != 1 or len(lengths) != B or lengths.dtype.is_floating_point or lengths.dtype == torch.bool:
             raise ShapeError(
                 f"lengths must be {B} whole numbers, one for each sequence; got {list(lengths.shape)} of {lengths.dtype}."
