@@ -10,6 +10,7 @@ from recurra import (
     CATALOGUE,
     Cell,
     Fixed,
+    Groups,
     Learned,
     Recurrent,
     State,
@@ -63,7 +64,7 @@ def shared(x, U, h, c):
 
 
 @cell
-def toolbox(x, U, h, *, scale=Fixed([0.5, 1.0, 1.5]), shift=Learned(0.2, low=-1), top=Learned(0.7, high=3)):
+def toolbox(x, U, h, *, scale=Fixed(Groups([0.5, 1.0, 1.5])), shift=Learned(0.2, low=-1), top=Learned(0.7, high=3)):
     """Every elementwise operation of the notation."""
     a, v = x.a, U.a(h)
     smooth = softplus(a) - silu(v) + gelu(h) + sin(a) * cos(v) + erf(a - v)

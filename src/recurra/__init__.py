@@ -35,7 +35,7 @@ from recurra.cells.operations import (
     tanh,
     where,
 )
-from recurra.cells.parameters import Fixed, Learned, Ramp, Scattered
+from recurra.cells.parameters import Fixed, Groups, Learned, Ramp, Scattered
 from recurra.cells.recurrent_dropout import recurrent_dropout
 from recurra.cells.zoneout import zoneout
 from recurra.errors import (
@@ -51,6 +51,7 @@ from recurra.errors import (
 )
 from recurra.layers.initial import spectral_radius
 from recurra.layers.recurrent import Recurrent
+from recurra.layers.states import detach
 from recurra.layers.stepper import Stepper
 from recurra.layers.tree import Tree
 from recurra.types import State, Trace
@@ -109,6 +110,7 @@ __all__ = [
     "EquationError",
     "Fixed",
     "Graph",
+    "Groups",
     "Learned",
     "OptionError",
     "Ramp",
@@ -129,6 +131,7 @@ __all__ = [
     "clamp",
     "cos",
     "data",
+    "detach",
     "erf",
     "exp",
     "export",

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from recurra import Recurrent
-from recurra.analysis.gradients import Verdict, gradient_flow, lyapunov_exponents, lyapunov_spectrum, products, spectrum
+from recurra.analysis.exponents import lyapunov_exponents, lyapunov_spectrum
+from recurra.analysis.gradients import Verdict, gradient_flow, products, spectrum
 from recurra.analysis.jacobians import StepMap
 from recurra.errors import OptionError, ShapeError
 from tests.analysis.dynamics import elman_with, lorenz, without_input

@@ -6,6 +6,7 @@ import torch
 from recurra import (
     CATALOGUE,
     Fixed,
+    Groups,
     Learned,
     Ramp,
     Recurrent,
@@ -73,12 +74,12 @@ def test_what_is_not_used_is_not_part_of_the_cell():
     @cell
     def wasteful(x, U, h):
         unused = sigmoid(x.gone + U.gone(h))
-        used = tanh(x.kept + U.kept(h))
+        used = tanh(x.h + U.h(h))
         assert unused is not used
         return used * 1.0 + 0.0
 
-    assert wasteful.graph.drives == ("kept",)
-    assert wasteful.graph.matrices == ("kept",)
+    assert wasteful.graph.drives == ("h",)
+    assert wasteful.graph.matrices == ("h",)
     assert "unused" not in wasteful.graph.gates
     layer = make_layer(wasteful, engine="eager")
     elman = make_layer("elman")
@@ -143,7 +144,8 @@ def test_functions_of_plain_numbers():
         return exp(-1 / tau) * h + tanh(x.h + U.h(h)) / sqrt(size)
 
     learned, plain = make_layer(decaying(tau=Fixed(3.0))), make_layer(decaying(tau=3.0))
-    plain.load_state_dict(learned.state_dict())
+    with pytest.warns(UserWarning, match="whose equations are not those"):  # a parameter, and a number
+        plain.load_state_dict(learned.state_dict())
     x = torch.randn(B, 4, D, dtype=torch.float64)
     torch.testing.assert_close(plain(x).outputs, learned(x).outputs)
 
@@ -177,7 +179,9 @@ def test_composed_activations_equal_those_of_torch(activation):
 
 def test_first_values_are_spread_over_units():
     assert spread(2, 3).tolist() == [2, 2, 2]
-    assert spread([1, 2, 4], 7).tolist() == [1, 1, 1, 2, 2, 4, 4]
+    assert spread([1, 2, 4], 6).tolist() == [1, 1, 2, 2, 4, 4]
+    assert spread(Groups([1, 2, 4]), 7).tolist() == [1, 1, 1, 2, 2, 4, 4]
+    assert spread(torch.arange(3.0), 3).tolist() == [0, 1, 2]
     assert spread(Ramp(0, 1), 5).tolist() == [0, 0.25, 0.5, 0.75, 1]
     scattered = spread(Scattered(2, 4), 50)
     assert 2 <= float(scattered.min()) < 2.1 < 3.9 < float(scattered.max()) <= 4

@@ -3,6 +3,7 @@
 import re
 import runpy
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,6 +13,7 @@ from recurra import (
     Fixed,
     Learned,
     OptionError,
+    Recurrent,
     ago,
     cell,
     find_cell,
@@ -34,7 +36,7 @@ def broken(x, U, h, c, *, k=Fixed(2.0)):
     a = x.a + h
 """
 FIRST = HEAD.count("\n") + 1
-NOT_ELEMENTWISE = r"is not elementwise\. A cell may use"
+NOT_ELEMENTWISE = r"is not (elementwise|one of the elementwise operations of a cell)\. A cell may use"
 
 
 def read(tmp_path, body, head=HEAD):
@@ -90,7 +92,37 @@ def test_a_right_cell_is_read(tmp_path):
         ),
         ("v = h + 'a'", r"add takes values of the cell and numbers, not 'a' \(str\)\. Make it a keyword-only"),
         ("v = h + True", r"add takes values of the cell and numbers, not True"),
-        ("v = h + x", r"add takes values of the cell and numbers, not all of x or U"),
+        (
+            "v = h + x",
+            r"add of all of x or U makes no sense\. Name the part: x\.NAME, which is W_NAME x \+ b_NAME, or U\.NAME",
+        ),
+        ("v = (1 - h) * x", r"multiply of all of x or U makes no sense\. Name the part: x\.NAME"),
+        ("v = x * h", r"multiply of all of x or U makes no sense\. Name the part: x\.NAME"),
+        ("v = x[0] + h", r"taking a part with \[\.\.\.\] of all of x or U makes no sense\. Name the part: x\.NAME"),
+        ("v = torch.tanh(x)", r"torch\.tanh of all of x or U makes no sense\. Name the part: x\.NAME"),
+        ("v = x @ h", r"@ of all of x or U makes no sense\. Name the part"),
+        ("v = h if x else c", r"a truth value of all of x or U makes no sense"),
+        ("v, u = x", r"taking apart of all of x or U makes no sense"),
+        (
+            "v = x.h(h)",
+            r"x\.h is a value of the cell, which cannot be called\. Write U\.h\(v\) for a product with the state, or \*",
+        ),
+        ("v = h(c)", r"this value is a value of the cell, which cannot be called\. Write U\.NAME\(v\)"),
+        (
+            "v = U.h.T(h)",
+            r"\.T of U\.h makes no sense: it is a matrix.* Write U\.h\(v\); another matrix, such as a transposed one",
+        ),
+        ("v = U.h + h", r"add of U\.h makes no sense: it is a matrix.* Write U\.h\(v\)"),
+        ("v = h * U.h", r"multiply of U\.h makes no sense: it is a matrix.* Write U\.h\(v\)"),
+        ("v = U.h(h, c)", r"U\.h\(v\) multiplies one vector; got 2"),
+        (
+            "v = torch.atan(h)",
+            r"torch\.atan is not one of the elementwise operations of a cell\. A cell may use .*tanh",
+        ),
+        (
+            "v = torch.clamp(h, min=0.0)",
+            r"torch\.clamp takes no named arguments in a cell; got min\. Use the function of recurra",
+        ),
         ("v = tanh(x)", r"x\.NAME"),
         ("v = U(h)", r"U\.NAME"),
         ("v = U.a @ h", r"U\.a\(|U\.NAME"),
@@ -249,7 +281,7 @@ def test_a_file_that_cannot_be_run(tmp_path):
     with pytest.raises(OptionError, match=rf"{path}:3: the file cannot be run: SyntaxError"):
         find_cell(f"{path}:f")
     path.write_text("from recurra import *\n\n@cell\ndef mine(x, U, h):\n    return h.sum()\n")
-    with pytest.raises(CellError, match=rf"{path}:5: .*`\.sum` is not elementwise"):
+    with pytest.raises(CellError, match=rf"{path}:5: .*`\.sum` is not one of the elementwise operations"):
         find_cell(f"{path}:mine")
 
 
@@ -265,3 +297,46 @@ def test_a_file_or_a_cell_that_is_not_there(tmp_path):
 def test_a_parameter_prints_as_it_was_written():
     assert repr(Learned(0.9, low=0, high=1)) == "Learned(0.9, low=0, high=1)"
     assert repr(Fixed([1, 2])) == "Fixed([1, 2])"
+
+
+@pytest.mark.parametrize(
+    ("value", "units", "message"),
+    [
+        (
+            [0, 1, 2],
+            4,
+            r"parameter 'k' of cell 'own' has 3 values for 4 units\. Take a number of units that 3 divides, or Groups",
+        ),
+        ([0, 1, 2], 2, r"has 3 values for 2 units"),
+        (torch.arange(4.0), 6, r"has 4 values for 6 units\. Pass one for each unit"),
+        (torch.arange(3.0), 6, r"has 3 values for 6 units\. Pass one for each unit"),
+        (np.arange(3.0), 6, r"has 3 values for 6 units\. Pass one for each unit"),
+        ([], 4, r"has 0 values for . units"),
+    ],
+)
+@pytest.mark.parametrize("kind", [Fixed, Learned])
+def test_values_that_do_not_fit_the_units_are_refused_with_sizes(kind, value, units, message):
+    def make():
+        @cell
+        def own(x, U, h, *, k=kind(value)):
+            return k * h + x.h
+
+        return Recurrent(own, 2, units)
+
+    with pytest.raises(OptionError, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_options_of_a_cell_that_are_no_tables_are_refused():
+    def own(x, U, h):
+        return x.h + U.h(h)
+
+    with pytest.raises(
+        OptionError, match=r"cell 'own': bias takes first values of biases.*Recurrent\(\.\.\., bias=False\).*got False"
+    ):
+        cell(bias=False)(own)
+    with pytest.raises(
+        OptionError, match=r"cell 'own': constrain takes forms of matrices, e\.g\. \{.*got 'orthogonal'"
+    ):
+        cell(constrain="orthogonal")(own)

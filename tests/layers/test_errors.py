@@ -1,5 +1,9 @@
 """What a layer says to wrong names, sizes, types and states: what was asked, what was found, what to do."""
 
+import copy
+import pickle
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -33,6 +37,32 @@ def one_line(caught):
         (lambda: layer("skip(4)"), r"the options in 'skip\(4\)' cannot be read\. Write them as NAME\(option=value"),
         (lambda: layer("skip(d=4"), r"is not a cell's name\. Write NAME"),
         (lambda: layer(torch.tanh), r"cell must be a cell or the name of one.*Decorate your function with @cell"),
+        (
+            lambda: layer(init="spectral_radius"),
+            r"init='spectral_radius' cannot be read\. Write spectral_radius\(0\.9\)",
+        ),
+        (lambda: layer(init="spectral_radius(x)"), r"cannot be read\. Write spectral_radius\(0\.9\)"),
+        (lambda: layer(init="spectral_radius(0.0)"), r"rho must be positive; got 0"),
+        (
+            lambda: layer(init=3),
+            r"init must be the name of an initialiser or a function that fills a matrix in place; got 3",
+        ),
+        (lambda: layer(layers=1.5), r"layers must be a whole number; got 1\.5"),
+        (lambda: Recurrent("gru", D, "5"), r"hidden_size must be a whole number; got '5'"),
+        (lambda: Recurrent("gru", D, [5, 0]), r"hidden_size must be at least 1; got 0"),
+        (lambda: Recurrent("gru", D, []), r"one cell and one size, but hidden_size has 0\. Give lists of one length"),
+        (
+            lambda: Recurrent("gru", D, [5, 5], layers=3),
+            r"but hidden_size has 2, layers=3\. Give lists of one length, and leave",
+        ),
+        (
+            lambda: Recurrent(["gru", "lstm"], D, [5, 5, 5]),
+            r"but cell has 2, hidden_size has 3\. Give lists of one length",
+        ),
+        (
+            lambda: Recurrent("gru", D, [5, 6], residual=True),
+            r"residual adds a layer's input to its output, which needs equal sizes; hidden_size has 5, 6\. Make them equal",
+        ),
         (lambda: layer(layers=0), r"layers must be at least 1; got 0"),
         (lambda: Recurrent("gru", 0, H), r"input_size must be at least 1; got 0"),
         (lambda: Recurrent("gru", D, -1), r"hidden_size must be at least 1; got -1"),
@@ -63,7 +93,7 @@ def test_names_and_options(make, message):
         ),
         (torch.randn(3, D), r"lstm expects inputs \[B, T, D\].*got \[3, 4\]"),
         (torch.randn(D), r"lstm expects inputs \[B, T, D\].*got \[4\]"),
-        (torch.randn(B, 0, D), r"lstm expects inputs \[B, T, D\] with at least one of each; got \[3, 0, 4\]"),
+        (torch.randn(B, 0, D), r"lstm expects inputs \[B, T, D\] with at least one step; got \[3, 0, 4\]"),
         (
             torch.randn(B, 3, D, dtype=torch.float64),
             r"weights in torch\.float32; got inputs in torch\.float64\. Convert one",
@@ -71,6 +101,15 @@ def test_names_and_options(make, message):
         (
             torch.ones(B, 3, D, dtype=torch.int64),
             r"weights in torch\.float32; got inputs in torch\.int64\. Convert one",
+        ),
+        (
+            np.zeros((B, 3, D), dtype=np.float32),
+            r"lstm expects inputs \[B, T, D\] as a tensor; got ndarray\. Convert it with torch\.as_tensor\(x, dtype=torch\.float",
+        ),
+        ([[[1.0] * D]], r"as a tensor; got list\. Convert it with torch\.as_tensor"),
+        (
+            nn.utils.rnn.pack_padded_sequence(torch.randn(B, 3, D), torch.tensor([3, 2, 1]), batch_first=True),
+            r"lstm expects inputs \[B, T, D\]; got a PackedSequence\. Pass the padded tensor and lengths=: .*pad_packed_sequence",
         ),
         (torch.empty(B, 3, D, device="meta"), r"weights on cpu; got inputs on meta\. Move one of them"),
     ],
@@ -150,3 +189,36 @@ def test_states(cell, state, message):
 def test_conversions(make, message):
     with pytest.raises(OptionError, match=message):
         make()
+
+
+def test_first_values_can_be_given_again():
+    made = nn.Sequential(
+        layer(init="spectral_radius(0.9, density=0.5)"), layer("elman", init="identity"), nn.Linear(2, 2)
+    )
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.fill_(7.0)
+
+    def reset_parameters(module):
+        if hasattr(module, "reset_parameters"):
+            module.reset_parameters()
+
+    made.apply(reset_parameters)
+    radius = torch.linalg.eigvals(made[0].weight("U.i").double()).abs().max().item()
+    assert abs(radius - 0.9) < 1e-5
+    assert torch.equal(made[1].weight("U.h"), torch.eye(H))
+
+
+def test_a_function_of_ones_own_gives_first_values_again_and_is_missed_after_pickling():
+    own = layer("elman", init=lambda matrix: matrix.fill_(0.25))
+    for each in (own, copy.deepcopy(own)):
+        each.weight("U.h").data.zero_()
+        each.stack[0][0].reset_parameters()
+        assert (each.weight("U.h") == 0.25).all()
+    again = pickle.loads(pickle.dumps(own))
+    with pytest.raises(OptionError, match=r"unpickled without the function.* Pass it again: reset_parameters\(init\)"):
+        again.stack[0][0].reset_parameters()
+    again.stack[0][0].reset_parameters(torch.nn.init.zeros_)
+    assert not again.weight("U.h").any()
+    for init in ("orthogonal", "spectral_radius(0.9)"):
+        pickle.loads(pickle.dumps(layer(init=init))).stack[0][0].reset_parameters()

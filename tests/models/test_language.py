@@ -7,8 +7,8 @@ import torch
 
 from recurra.data.batches import Chunks, Sequences
 from recurra.errors import OptionError
+from recurra.layers.states import detach
 from recurra.models.language import LanguageModel
-from recurra.models.sequence import detached
 from recurra.training.evaluation import Score, evaluate
 from tests.helpers import make_language_model
 
@@ -86,11 +86,11 @@ def test_a_state_as_numbers_goes_on_without_gradients() -> None:
     model, tokens = make_model(cell="skip(d=3)", layers=2), torch.randint(V, (B, T))
     _, state = model(tokens[:, :4])
     expected, _ = model(tokens[:, 4:], state)
-    found, _ = model(tokens[:, 4:], detached(state))
+    found, _ = model(tokens[:, 4:], detach(state))
     assert torch.equal(found, expected)
     assert state[0][0][0].requires_grad
-    assert not detached(state)[0][0][0].requires_grad
-    assert detached(None) is None
+    assert not detach(state)[0][0][0].requires_grad
+    assert detach(None) is None
 
 
 class TestEvaluation:

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from recurra.data.batches import Chunks
 from recurra.errors import OptionError
+from recurra.layers.states import detach
 from recurra.models.language import LanguageModel
-from recurra.models.sequence import detached
 from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import weighted_nll
 from recurra.training.truncation import Truncation, backward, every, none, read_truncation, window
@@ -55,7 +55,7 @@ def by_definition(
 ) -> tuple[float, dict[str, Tensor]]:
     total = 0.0
     for t in range(tokens.shape[1]):
-        first, before = truncation.earliest(t), detached(state)
+        first, before = truncation.earliest(t), detach(state)
         if first:
             with torch.no_grad():
                 _, before = model(tokens[:, :first], before)

@@ -7,6 +7,7 @@ from recurra.analysis.automata.own import extract_automaton
 from recurra.analysis.column_labels import read_column
 from recurra.analysis.echo import echo_state
 from recurra.analysis.embeddings import look_at_embeddings
+from recurra.analysis.exponents import lyapunov, lyapunov_spectrum
 from recurra.analysis.field_views import field_panel, split_field
 from recurra.analysis.fields import (
     basins,
@@ -18,7 +19,7 @@ from recurra.analysis.fields import (
 )
 from recurra.analysis.fixed_points import find_fixed_points
 from recurra.analysis.gradient_map import gradient_map
-from recurra.analysis.gradients import gradient_flow, lyapunov, recurrent_spectra, spectrum
+from recurra.analysis.gradients import gradient_flow, recurrent_spectra, spectrum
 from recurra.analysis.jacobians import StepMap
 from recurra.analysis.neurons import Unit, record_activity, search
 from recurra.analysis.portrait import phase_portrait
@@ -47,6 +48,7 @@ __all__ = [
     "look_at_embeddings",
     "losses",
     "lyapunov",
+    "lyapunov_spectrum",
     "phase_portrait",
     "plane_of_principal_components",
     "plane_of_units",

@@ -76,9 +76,11 @@ def echo_state(layer: Recurrent, x: Float[Tensor, "T D"], seed: int = 0) -> Echo
     )
     trace = layer(x.expand(2, -1, -1), first, record=True)
     assert trace.record is not None
-    names = [state.name for state in layer.cell.graph.states]
     apart = sum(
-        (one[name][0] - one[name][1]).square().sum(-1) for layers in trace.record for one in layers for name in names
+        (one[name][0] - one[name][1]).square().sum(-1)
+        for layers, cell in zip(trace.record, layer.cells, strict=True)
+        for one in layers
+        for name in cell.states
     )
     start = sum((h[0] - h[1]).square().sum() for layers in first for cell in layers for h in cell)
     distances = (torch.as_tensor(apart) / torch.as_tensor(start)).sqrt().double().cpu()
@@ -90,22 +92,20 @@ def echo_state(layer: Recurrent, x: Float[Tensor, "T D"], seed: int = 0) -> Echo
 
 def _radius(layer: Recurrent) -> float:
     matrices = [
-        one.matrix(name) for directions in layer.stack for one in directions for name in layer.cell.graph.matrices
+        one.matrix(name) for directions in layer.stack for one in directions for name in one.cell.graph.matrices
     ]
     return max((float(torch.linalg.eigvals(each.double()).abs().max()) for each in matrices), default=0.0)
 
 
 def _bound(layer: Recurrent) -> float | None:
     """tanh never stretches a distance, so that a step does so by α + ‖(1 − α) U‖ at most. Jaeger 2001; Jaeger et al. 2007."""
-    if layer.cell.name != "leaky":
+    if any(cell.name != "leaky" for cell in layer.cells):
         return None
     largest = -math.inf
     for directions in layer.stack:
         for one in directions:
             U = one.matrix("h").double()
-            alpha = (
-                torch.as_tensor(one.unit_values().get("alpha", layer.cell.options.get("alpha"))).to(U).expand(len(U))
-            )
+            alpha = torch.as_tensor(one.unit_values().get("alpha", one.cell.options.get("alpha"))).to(U).expand(len(U))
             norm = torch.linalg.matrix_norm((1 - alpha)[:, None] * U, 2)
             largest = max(largest, float(alpha.max() + norm))
     return largest

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from recurra.analysis.gradients import lyapunov_spectrum
+from recurra.analysis.exponents import lyapunov_spectrum
 from recurra.analysis.jacobians import StepMap, step_map
 from recurra.errors import OptionError
 from recurra.results import Result

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from recurra.analysis.jacobians import StepMap, step_map
+from recurra.analysis.exponents import lyapunov_exponents
+from recurra.analysis.jacobians import StepMap
 from recurra.cells.graph import make
 from recurra.errors import OptionError, ShapeError, choose_from
 from recurra.layers.recurrent import Recurrent
@@ -262,7 +262,6 @@ def _run(F: StepMap, layer: Recurrent, x: Tensor) -> tuple[Float[Tensor, "T1 S"]
 
 def _loss_norms(F: StepMap, x: Tensor, states: Tensor, readout: Tensor | None, steps: int) -> dict[str, Tensor]:
     """One backward pass from the last step: the norm of what arrives at each layer's states, k steps before."""
-    H = F.hidden_size
     s = states[len(x) - steps][None].clone().requires_grad_()
     path = [s]
     for t in range(len(x) - steps, len(x)):
@@ -276,12 +275,12 @@ def _loss_norms(F: StepMap, x: Tensor, states: Tensor, readout: Tensor | None, s
     several = len(F.layers) > 1
     for k, each in enumerate(F.layers):
         for state in each.graph.states:
-            part = slice(place, place + state.depth * H)
+            part = slice(place, place + state.depth * each.H)
             norms = [
                 g[0, part].norm() if g is not None else torch.zeros((), dtype=F.dtype) for g in reversed(gradients)
             ]
             found[f"layer {k} {state.name}" if several else state.name] = torch.stack(norms).log().detach()
-            place += state.depth * H
+            place += state.depth * each.H
     return found
 
 
@@ -319,99 +318,6 @@ def _carried(F: StepMap, states: Tensor, x: Tensor, steps: int) -> dict[str, Ten
             called = f"layer {k} {state.name}" if len(F.layers) > 1 else state.name
             found[called] = torch.cat([logs.new_zeros(1), logs])
     return found
-
-
-def lyapunov_exponents(jacobians: Float[Tensor, "T S S"], count: int | None = None) -> Float[Tensor, " M"]:
-    """The mean logarithmic growth of volumes along a trajectory, per step, largest first."""
-    return _growth(jacobians, jacobians.shape[1], jacobians.dtype, count)
-
-
-def lyapunov_spectrum(
-    F: StepMap, s: Float[Tensor, " S"], x: Float[Tensor, "T D"], *, warmup: int = 0, count: int | None = None
-) -> Float[Tensor, " M"]:
-    """The exponents along the trajectory from `s` under the inputs `x`, per step, without keeping its Jacobians."""
-
-    def jacobians() -> Iterator[Tensor]:
-        now = s[None]
-        for t in range(len(x)):
-            step = F.step(now, x[t : t + 1])
-            now = step.next
-            yield step.state[0]
-
-    return _growth(jacobians(), F.size, F.dtype, count, warmup)
-
-
-@dataclass(frozen=True, eq=False)
-class Lyapunov(Result):
-    """Lyapunov exponents along a trajectory, per step, largest first."""
-
-    exponents: Float[Tensor, " M"]
-
-    @property
-    def largest(self) -> float:
-        return float(self.exponents[0])
-
-    @property
-    def dimension(self) -> float:
-        """Kaplan and Yorke's: how many exponents, and which part of the next, have a sum of at least zero."""
-        sums = self.exponents.cumsum(0)
-        whole = int((sums >= 0).sum())
-        if whole in (0, len(sums)):
-            return float(whole)
-        return whole + float(sums[whole - 1] / self.exponents[whole].abs())
-
-    def __str__(self) -> str:
-        kind = "chaotic" if self.largest > 1e-3 else "stable" if self.largest < -1e-3 else "marginal"
-        return f"largest Lyapunov exponent {self.largest:.4g} a step: {kind}; dimension {self.dimension:.3g}"
-
-    def arrays(self) -> dict[str, Tensor]:
-        return {"exponents": self.exponents}
-
-
-def lyapunov(
-    network: StepMap | nn.Module, x: Float[Tensor, "T D"], *, warmup: int = 0, count: int | None = None
-) -> Lyapunov:
-    """The Lyapunov exponents of a network along the trajectory from its initial state under the inputs `x`.
-
-    ```python
-    rc.lyapunov(rc.Recurrent("elman", 1, 8), torch.zeros(200, 1), warmup=50).exponents
-    ```
-    """
-    F = step_map(network)
-    return Lyapunov(lyapunov_spectrum(F, F.start, x.to(F.dtype), warmup=warmup, count=count))
-
-
-@torch.no_grad()
-def _growth(
-    jacobians: Iterable[Tensor], size: int, dtype: torch.dtype, count: int | None, warmup: int = 0
-) -> Float[Tensor, " M"]:
-    """By QR re-orthogonalisation: Q_t R_t = J_t Q_{t−1}; the exponents are the means of log |R_ii|. Benettin et al. 1980."""
-    count = size if count is None else min(count, size)
-    Q = torch.linalg.qr(torch.randn(size, count, dtype=dtype, generator=torch.Generator().manual_seed(0)))[0]
-    growths = []
-    for t, J in enumerate(jacobians):
-        Q, R = torch.linalg.qr(J @ Q)
-        if t >= warmup:
-            growths.append(R.diagonal().abs().log())
-    if not growths:
-        raise OptionError(f"exponents need more steps than the {warmup} of the warm-up.")
-    return _mean_over_time(torch.stack(growths)).sort(descending=True).values
-
-
-def _mean_over_time(values: Float[Tensor, "T M"]) -> Float[Tensor, " M"]:
-    """The mean over a window that fades in over its first quarter and out over its last one, smoothly.
-
-    The plain mean is off by about 1/T: by how the first step starts and where in its turn the last one stops. In this window both
-    ends count for nothing, and for what is periodic or quasi-periodic, such as a complex pair of eigenvalues, the error falls
-    faster than any power of T (the weighted Birkhoff average, Das et al. 2017). For chaos it is a mean like any other; the
-    flat half keeps it as steady as most of T allows.
-    """
-    u = (torch.arange(len(values), dtype=values.dtype) + 0.5) / len(values)
-    edge = (4 * torch.minimum(u, 1 - u)).clamp(max=1)  # 0 at both ends, 1 in the middle half
-    weight = torch.sigmoid(1 / (1 - edge) - 1 / edge)  # every derivative is 0 where it becomes flat
-    inside = weight > 0  # the ends underflow, and 0 · log 0 is NaN
-    weight = weight[inside, None]
-    return (weight * values[inside]).sum(0) / weight.sum()
 
 
 @dataclass(frozen=True, eq=False)
@@ -479,6 +385,6 @@ def recurrent_spectra(layer: Recurrent, steps: int = 50) -> Spectra:
         {
             f"layer {k} U.{name}" if several else f"U.{name}": spectrum(directions[0].matrix(name), steps)
             for k, directions in enumerate(layer.stack)
-            for name in layer.cell.graph.matrices
+            for name in directions[0].cell.graph.matrices
         }
     )

@@ -15,6 +15,7 @@ from torch.nn.functional import linear
 
 from recurra.cells.graph import NORM_EPSILON, Node, block, make, named_blocks, walk
 from recurra.cells.operations import OPERATIONS
+from recurra.engines.protocol import Weights
 from recurra.errors import OptionError
 from recurra.layers.direction import Direction
 from recurra.layers.recurrent import Recurrent
@@ -92,11 +93,13 @@ class _Layer:
     """One layer: its equations as values, and as slopes with respect to every state that it reads and every drive."""
 
     def __init__(self, direction: Direction, dtype: torch.dtype):
-        self.graph, self.H = direction.cell.graph, direction.hidden_size
+        self.cell, self.graph, self.H = direction.cell, direction.cell.graph, direction.hidden_size
         with torch.no_grad():
             weights = direction.weights(1, 1)
             self.W, self.b, U = (each.detach().to(dtype) for each in (weights.W, weights.b, weights.U))
             self.units = {name: value.detach().to(dtype) for name, value in weights.units.items()}
+            masks = {name: value.detach().to(dtype) for name, value in weights.noise.items()}
+            self.weights = Weights(self.W, self.b, U, self.units, masks)  # for engines, which run all steps at once
         self.noise = {name: declared.mean for name, declared in self.graph.noises.items()}
         self.matrices = {name: block(U, self.graph.matrices, [name], self.H) for name in self.graph.matrices}
         self.depths = [state.depth for state in self.graph.states]
@@ -245,7 +248,7 @@ class StepMap:
         self.layers = [_Layer(directions[0], dtype) for directions in layer.stack]
         layer.train(training)
         self.residual, self.dtype = layer.residual, dtype
-        self.input_size, self.hidden_size = layer.input_size, layer.hidden_size
+        self.input_size, self.hidden_size = layer.input_size, layer.hidden_sizes[-1]
         self.size = sum(each.size for each in self.layers)
         self.sizes = [each.size for each in self.layers]
         self.start = self.pack(layer.initial_state(1)).detach()[0]
@@ -271,15 +274,26 @@ class StepMap:
 
     def step(self, s: Float[Tensor, "N S"], x: Float[Tensor, "N D"]) -> Step:
         """F(s, x) with both of its Jacobians."""
-        N = len(s)
+        nexts: list[Tensor] = []
+        by_state, by_input = self._derive(s, x, nexts)
+        return Step(torch.cat(nexts, dim=-1), by_state, by_input)
+
+    def jacobian(self, s: Float[Tensor, "N S"], x: Float[Tensor, "N D"]) -> Float[Tensor, "N S S"]:
+        """∂F/∂s alone."""
+        return self._derive(s, x, None)[0]
+
+    def _derive(self, s: Tensor, x: Tensor, nexts: list[Tensor] | None) -> tuple[Tensor, Tensor]:
+        """∂F/∂s and ∂F/∂x, with the next states put into a list; without a list, ∂F/∂x has no columns."""
+        N, D = len(s), self.input_size if nexts is not None else 0
         # how what a layer reads depends on the full state and on x
         read_state = s.new_zeros(N, self.input_size, self.size)
-        read_input = torch.eye(self.input_size, dtype=s.dtype).expand(N, -1, -1)
-        nexts, of_state, of_input = [], s.new_zeros(N, self.size, self.size), s.new_zeros(N, self.size, self.input_size)
+        read_input = torch.eye(self.input_size, dtype=s.dtype)[:, :D].expand(N, -1, -1)
+        by_state, by_input = s.new_zeros(N, self.size, self.size), s.new_zeros(N, self.size, D)
         start = 0
         for k, at in enumerate(self.walk(s, x)):
             layer, own = at.layer, at.state
-            nexts.append(layer.after(own, at.values))
+            if nexts is not None:
+                nexts.append(layer.after(own, at.values))
             slopes = layer.slopes(at.values, own)
             out_state, out_input = None, None
             place = start
@@ -288,20 +302,22 @@ class StepMap:
                 rows = slice(place + moved, place + moved + H)  # of the newest value; the others only move on
                 if moved:
                     shift = torch.arange(moved)
-                    of_state[:, place + shift, place + H + shift] = 1
+                    by_state[:, place + shift, place + H + shift] = 1
                 direct = self._own(layer, slopes[update], own, start)
-                through = self._drives(layer, slopes[update], own)
-                of_state[:, rows] = direct + through @ read_state if k else direct  # x does not depend on the state
-                of_input[:, rows] = through @ read_input
+                if k or D:
+                    through = self._drives(layer, slopes[update], own)
+                    direct = direct + through @ read_state if k else direct  # x does not depend on the state
+                    by_input[:, rows] = through @ read_input
+                by_state[:, rows] = direct
                 if out_state is None:
-                    out_state, out_input = of_state[:, rows], of_input[:, rows]
+                    out_state, out_input = by_state[:, rows], by_input[:, rows]
                 place += state.depth * H
             assert out_state is not None and out_input is not None  # noqa: PT018
             keep = self.residual and k > 0
             read_state = out_state + read_state if keep else out_state
             read_input = out_input + read_input if keep else out_input
             start += layer.size
-        return Step(torch.cat(nexts, dim=-1), of_state, of_input)
+        return by_state, by_input
 
     @property
     def local(self) -> slice | None:

@@ -48,20 +48,21 @@ class Unit:
 def read_unit(text: str, recurrent: Recurrent) -> Unit:
     """A unit by its name, if the network has it."""
     found = re.fullmatch(r"(\d+)(r?)\.(\w+)\.(\d+)", text)
-    graph = recurrent.cell.graph
-    names = [*(state.name for state in graph.states), *graph.gates]
+    cells, sizes = recurrent.cells, recurrent.hidden_sizes
+    k = min(int(found[1]), len(cells) - 1) if found else 0
+    names = [*cells[k].states, *cells[k].graph.gates]
     if found:
         unit = Unit(int(found[1]), bool(found[2]), found[3], int(found[4]))
         if (
-            unit.layer < len(recurrent.stack)
+            unit.layer == k
             and unit.is_reverse <= recurrent.bidirectional
             and unit.name in names
-            and unit.index < recurrent.hidden_size
+            and unit.index < sizes[k]
         ):
             return unit
     raise OptionError(
         f"there is no unit {text!r}. A unit is LAYER.NAME.INDEX, with layers 0 to {len(recurrent.stack) - 1}, names "
-        f"{', '.join(names)} and indices 0 to {recurrent.hidden_size - 1}, e.g. 0.{names[0]}.0."
+        f"{', '.join(names)} and indices 0 to {sizes[k] - 1}, e.g. {k}.{names[0]}.0."
     )
 
 
@@ -97,12 +98,11 @@ def record_activity(
     inside = torch.ones(x.shape[:2], dtype=torch.bool)
     if lengths is not None:
         inside = torch.arange(x.shape[1]) < lengths.cpu()[:, None]
-    states = [state.name for state in recurrent.cell.graph.states]
     units, values = [], []
     for k, layer in enumerate(trace.record):
         for d, direction in enumerate(layer):
             for name, each in direction.items():
-                if not gates and name not in states:
+                if not gates and name not in recurrent.cells[k].states:
                     continue
                 units += [Unit(k, bool(d), name, index) for index in range(each.shape[-1])]
                 values.append(each.cpu().float()[inside])

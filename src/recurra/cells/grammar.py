@@ -6,7 +6,7 @@
     value       number | pi | NAME | x.NAME | U.NAME(value) | FUNCTION(value, …) | ago(STATE, n) | norm(value, "NAME")
                 | value + - * / ** % value | -value | value < <= > >= == != value | condition & | condition | ~condition
     parameter   NAME=Learned(first, low=…, high=…) | NAME=Fixed(first) | NAME=number | NAME=FUNCTION
-    first       number | [number, …] | Ramp(number, number) | Scattered(number, number, step=number)
+    first       number | [number, …] | Groups([number, …]) | Ramp(number, number) | Scattered(number, number, step=number)
 
 Whatever else Python has is refused with its line, its column and what to write instead. Sizes are bounded, so that hostile
 text can neither hang the reader nor exhaust its stack.
@@ -26,14 +26,14 @@ from recurra.cells.graph import Graph
 from recurra.cells.interpreter import FUNCTIONS, REMEDIES, Equations
 from recurra.cells.notation import CONSTRAINTS, Cell
 from recurra.cells.operations import ACTIVATIONS
-from recurra.cells.parameters import Fixed, Learned, Ramp, Scattered
+from recurra.cells.parameters import Fixed, Groups, Learned, Ramp, Scattered
 from recurra.cells.stored import MOST_NODES
 from recurra.errors import CellError, EquationError, OptionError, RecurraError, nearest
 
 LONGEST, DEEPEST, MOST_VALUES, LONGEST_PATH = 10_000, 100, 1024, 200
 """Characters of a text, levels of nesting, numbers in a list, and operations that wait for one another in a step."""
 
-_DECLARED = {"Learned": Learned, "Fixed": Fixed, "Ramp": Ramp, "Scattered": Scattered}
+_DECLARED = {"Learned": Learned, "Fixed": Fixed, "Groups": Groups, "Ramp": Ramp, "Scattered": Scattered}
 _PACKAGES, _IGNORED = ("rc", "recurra"), ("recurra", "math", "__future__")
 
 
@@ -291,7 +291,7 @@ class _Reader:
                 if not 0 < len(parts) <= MOST_VALUES:
                     self.fail(node, f"a list holds 1 to {MOST_VALUES} numbers; got {len(parts)}.")
                 return [self.number(part) for part in parts]
-            case ast.Call(func=called) if self.plain_name(called) in ("Ramp", "Scattered"):
+            case ast.Call(func=called) if self.plain_name(called) in ("Groups", "Ramp", "Scattered"):
                 return self.declared(node)
             case ast.Constant(value=None):
                 return None  # low=None: no bound

@@ -163,7 +163,7 @@ class Equations:
         if name in names and name in (self.x, self.U):
             part = f"{self.U}.NAME(v)" if name == self.U else f"{self.x}.NAME"
             self.reader.fail(node, f"all of {name} makes no sense here. Name the part: {part}.")
-        if name in names and not callable(names[name]):
+        if name in names and not _is_function(names[name]):
             return names[name]
         if name in FUNCTIONS or name in names:
             self.reader.fail(node, f"{name} is a function: write {name}(v).")
@@ -196,7 +196,12 @@ class Equations:
                 self.reader.fail(node, f"{self.U}.{name}(v) multiplies one value.")
             return self.operate(node, lambda v: getattr(names[self.U], name)(v), node.args, names)
         name = self.reader.plain_name(called) or ""
-        if name in names and isinstance(called, ast.Name) and callable(names[name]) and name not in (self.x, self.U):
+        if (
+            name in names
+            and isinstance(called, ast.Name)
+            and _is_function(names[name])
+            and name not in (self.x, self.U)
+        ):
             return self.operate(node, names[name], self.positional(node, "abs"), names)
         if not name or name in names or name not in FUNCTIONS:
             known = (
@@ -266,3 +271,8 @@ class Equations:
         for name, value in names.items():
             if isinstance(value, Symbol) and value.node.kind not in ("state", "parameter", "drive", "noise"):
                 value.reading.call(name, value.node)
+
+
+def _is_function(value: Any) -> bool:
+    """Values of the cell can be called too, to say that they cannot."""
+    return callable(value) and not isinstance(value, operations.Expression)

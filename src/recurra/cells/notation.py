@@ -64,6 +64,8 @@ class Symbol(Expression):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             if isinstance(value, Tensor) and value.numel() == 1:
                 return constant(float(value))
+            if isinstance(value, _Whole):
+                value.operate(name, (self, value))
             self.reading.fail(
                 f"{name} takes values of the cell and numbers, not {_describe(value)}. Make it a keyword-only parameter, "
                 "e.g. `*, scale=Fixed(...)`."
@@ -75,10 +77,18 @@ class Symbol(Expression):
             "Python cannot branch on a value of the cell. Write where(condition, a, b) instead of if, and, or, not."
         )
 
-    def _not_elementwise(self, what: str) -> NoReturn:
+    def _not_elementwise(self, what: str, why: str = "is not elementwise") -> NoReturn:
         self.reading.fail(
-            f"{what} is not elementwise. A cell may use + - * / ** %, comparisons with where, norm(v), U.NAME(v), and "
+            f"{what} {why}. A cell may use + - * / ** %, comparisons with where, norm(v), U.NAME(v), and "
             f"{', '.join(sorted(set(OPERATIONS) & set(_FUNCTIONS)))}."
+        )
+
+    def __call__(self, *arguments: Any, **options: Any) -> NoReturn:
+        called = f"x.{self.node.name}" if self.node.kind == "drive" else "this value"
+        product = f"U.{self.node.name}(v)" if self.node.kind == "drive" else "U.NAME(v)"
+        self.reading.fail(
+            f"{called} is a value of the cell, which cannot be called. Write {product} for a product with the state, or * to "
+            "multiply unit by unit."
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -86,7 +96,7 @@ class Symbol(Expression):
             raise AttributeError(name)
         if name in _METHODS:
             return lambda *arguments: self.operate(name, (self, *arguments))
-        self._not_elementwise(f"`.{name}`")
+        self._not_elementwise(f"`.{name}`", _UNKNOWN)
 
     @classmethod
     def __torch_function__(cls, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -98,7 +108,12 @@ class Symbol(Expression):
         symbol = next(a for a in given if isinstance(a, Symbol))
         if name in OPERATIONS and not kwargs:
             return symbol.operate(name, tuple(args))
-        symbol._not_elementwise(f"torch.{function.__name__}")
+        if name in OPERATIONS:
+            symbol.reading.fail(
+                f"torch.{function.__name__} takes no named arguments in a cell; got {', '.join(kwargs)}. Use the function of "
+                "recurra, e.g. clamp(v, low, high)."
+            )
+        symbol._not_elementwise(f"torch.{function.__name__}", _UNKNOWN)
 
     def __matmul__(self, other: Value) -> NoReturn:
         self._not_elementwise("@")
@@ -134,7 +149,7 @@ class Symbol(Expression):
             return self.operate(
                 names[function.__name__], tuple(e if isinstance(e, Symbol) else float(e) for e in inputs)
             )
-        self._not_elementwise(f"numpy.{function.__name__}")
+        self._not_elementwise(f"numpy.{function.__name__}", _UNKNOWN)
 
 
 _METHODS = {
@@ -143,24 +158,48 @@ _METHODS = {
 }
 """Operations that tensors have as methods too, so that `h.tanh()` means the same when it is read and when it runs."""
 _FUNCTIONS = {*_METHODS, "softplus", "where"}
+_UNKNOWN = "is not one of the elementwise operations of a cell"
 
 
 def _describe(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"a tensor of shape {list(value.shape)}"
-    return f"{value!r} ({type(value).__name__})" if not isinstance(value, (_Drives, _Products)) else "all of x or U"
+    return f"{value!r} ({type(value).__name__})" if not isinstance(value, _Whole) else "all of x or U"
 
 
 class _Whole(Expression):
-    """All of `x` or `U`, which only make sense by their parts."""
+    """All of `x` or `U`, which only make sense by their parts, or a matrix without what it multiplies."""
 
     _reading: _Reading
 
     def operate(self, name: str, arguments: tuple[Value, ...]) -> NoReturn:
-        self._reading.fail(f"{name} of all of x or U makes no sense. Name the part: x.NAME or U.NAME(v).")
+        self._reading.fail(
+            f"{name} of all of x or U makes no sense. Name the part: x.NAME, which is W_NAME x + b_NAME, or U.NAME(v)."
+        )
 
-    def __call__(self, *arguments: Any) -> NoReturn:
+    def __call__(self, *arguments: Any) -> Any:
         self.operate("a call", arguments)
+
+    def __getitem__(self, key: Any) -> NoReturn:
+        self.operate("taking a part with [...]", ())
+
+    def __iter__(self) -> NoReturn:
+        self.operate("taking apart", ())
+
+    def __len__(self) -> NoReturn:
+        self.operate("len", ())
+
+    def __bool__(self) -> NoReturn:
+        self.operate("a truth value", ())
+
+    def __matmul__(self, other: Any) -> NoReturn:
+        self.operate("@", ())
+
+    __rmatmul__ = __matmul__
+
+    @classmethod
+    def __torch_function__(cls, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        next(each for each in args if isinstance(each, _Whole)).operate(f"torch.{function.__name__}", ())
 
 
 class _Drives(_Whole):
@@ -181,20 +220,40 @@ class _Products(_Whole):
     def __init__(self, reading: _Reading):
         self._reading = reading
 
-    def __getattr__(self, name: str) -> Callable[[Value], Symbol]:
+    def __getattr__(self, name: str) -> _Product:
         if name.startswith("__"):
             raise AttributeError(name)
+        return _Product(name, self._reading)
 
-        def product(v: Value) -> Symbol:
-            self._reading.learn_names()
-            if not isinstance(v, Symbol) or v.node.kind == "constant":
-                found = "a number" if isinstance(v, Symbol) else _describe(v)
-                self._reading.fail(f"U.{name}(...) multiplies a state-sized vector, not {found}.")
-            if v.node.is_condition:
-                self._reading.fail(f"U.{name}(...) multiplies a state-sized vector, not a condition.")
-            return self._reading.symbol(make("product", v.node, name=name))
 
-        return product
+class _Product(_Whole):
+    """`U.NAME` while a cell is being read."""
+
+    def __init__(self, name: str, reading: _Reading):
+        self._name, self._reading = name, reading
+
+    def operate(self, name: str, arguments: tuple[Value, ...]) -> NoReturn:
+        self._reading.fail(
+            f"{name} of U.{self._name} makes no sense: it is a matrix, and a cell only multiplies by it. Write "
+            f"U.{self._name}(v); another matrix, such as a transposed one, gets a name of its own."
+        )
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self.operate(f".{name}", ())
+
+    def __call__(self, *arguments: Any) -> Symbol:
+        self._reading.learn_names()
+        if len(arguments) != 1:
+            self._reading.fail(f"U.{self._name}(v) multiplies one vector; got {len(arguments)}.")
+        v = arguments[0]
+        if not isinstance(v, Symbol) or v.node.kind == "constant":
+            found = "a number" if isinstance(v, Symbol) else _describe(v)
+            self._reading.fail(f"U.{self._name}(...) multiplies a state-sized vector, not {found}.")
+        if v.node.is_condition:
+            self._reading.fail(f"U.{self._name}(...) multiplies a state-sized vector, not a condition.")
+        return self._reading.symbol(make("product", v.node, name=self._name))
 
 
 @dataclass
@@ -378,7 +437,9 @@ class Cell:
         if not arguments:
             return self._variant(options)
         size = arguments[-1].shape[-1]
-        units = {name: spread(declared.value, size).to(arguments[-1]) for name, declared in self.units.items()}
+        units = {
+            name: spread(each.value, size, self.about(name)).to(arguments[-1]) for name, each in self.units.items()
+        }
         return self.function(*arguments, **{**self.options, **units, **options})
 
     def __repr__(self) -> str:
@@ -413,6 +474,10 @@ class Cell:
             constraints=self.constraints,
             equations=self.equations,
         )
+
+    def about(self, name: str) -> str:
+        """A per-unit parameter, as messages call it."""
+        return f"parameter {name!r} of cell {self.name!r}"
 
     @property
     def units(self) -> dict[str, Learned | Fixed]:
@@ -533,6 +598,10 @@ def cell(
     """
 
     def read(function: Callable[..., Any]) -> Cell:
+        _check_mapping(
+            function, "bias", bias, 'first values of biases, e.g. {"f": 1.0}; Recurrent(..., bias=False) has none'
+        )
+        _check_mapping(function, "constrain", constrain, 'forms of matrices, e.g. {"h": "orthogonal"}')
         states, options = _arguments(function)
         return Cell(
             function,
@@ -544,6 +613,11 @@ def cell(
         )
 
     return read(function) if function is not None else read
+
+
+def _check_mapping(function: Callable[..., Any], name: str, given: Any, wanted: str) -> None:
+    if given is not None and not isinstance(given, Mapping):
+        raise OptionError(f"cell {function.__name__!r}: {name} takes {wanted}; got {quoted(given)}.")
 
 
 def _arguments(function: Callable[..., Any]) -> tuple[tuple[str, ...], dict[str, Any]]:

@@ -54,18 +54,48 @@ class Scattered(Ramp):
         return f"{self.low:g} … {self.high:g}, scattered"
 
 
-First = float | Sequence[float] | Ramp
-"""A first value: one number for all units, a list (equal groups of units, in order), a `Ramp`, or `Scattered`."""
+@dataclass(frozen=True)
+class Groups:
+    """Groups of units, in order, each with its own value: as equal in size as they can be, whatever the number of units.
+
+    ```python
+    @rc.cell
+    def paced(x, U, h, *, pace=rc.Fixed(rc.Groups([0.1, 0.5, 0.9]))):
+        return (1 - pace) * h + pace * rc.tanh(x.h + U.h(h))
+    ```
+    """
+
+    values: Sequence[float]
+
+    def __call__(self, size: int) -> Tensor:
+        values = torch.tensor([float(v) for v in self.values], dtype=torch.float64)
+        return values[torch.arange(size) * len(values) // size]
+
+    def __repr__(self) -> str:
+        return f"Groups({[float(v) for v in self.values]})"
 
 
-def spread(value: First, size: int) -> Tensor:
+First = float | Sequence[float] | Ramp | Groups | Tensor
+"""A first value: one number for all units, a list (groups of units of one size, in order), a tensor with one number for each
+unit, `Groups`, a `Ramp`, or `Scattered`."""
+
+
+def spread(value: First, size: int, about: str = "a parameter") -> Tensor:
     """`value` as one number per unit."""
-    if isinstance(value, Ramp):
+    if isinstance(value, Ramp | Groups):
         return value(size)
     if isinstance(value, (int, float)):
         return torch.full((size,), float(value), dtype=torch.float64)
-    groups = torch.as_tensor([float(v) for v in value], dtype=torch.float64)
-    return groups[torch.arange(size) * len(groups) // size]
+    values = torch.tensor([float(v) for v in value], dtype=torch.float64)
+    each = not isinstance(value, list | tuple) or not value
+    if (each and len(values) != size) or size % len(values):
+        remedy = (
+            "Pass one for each unit."
+            if each
+            else f"Take a number of units that {len(values)} divides, or Groups({list(value)})."
+        )
+        raise OptionError(f"{about} has {len(values)} values for {size} units. {remedy}")
+    return values.repeat_interleave(size // len(values))
 
 
 @dataclass(frozen=True)
@@ -84,7 +114,9 @@ class Learned:
     high: float | None = None
 
     def __post_init__(self) -> None:
-        values = spread(self.value, 64)
+        values = spread(
+            self.value, 64 if isinstance(self.value, int | float | Ramp | Groups) else max(1, len(self.value))
+        )
         if (self.low is not None and bool((values <= self.low).any())) or (
             self.high is not None and bool((values >= self.high).any())
         ):
@@ -118,5 +150,5 @@ def _plain(value: First) -> str:
         if isinstance(value, (int, float))
         else repr(value)
         if isinstance(value, Ramp)
-        else str(list(value))
+        else str(list(value.values if isinstance(value, Groups) else value))
     )

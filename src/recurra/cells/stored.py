@@ -21,12 +21,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NoReturn
 
-from recurra.cells.graph import Graph, Noise
+from recurra.cells.graph import Graph, Node, Noise, constant, make, operation, walk
 from recurra.cells.notation import Cell, Symbol, ago, noise, norm
 from recurra.cells.operations import OPERATIONS, apply
-from recurra.cells.parameters import Fixed, Learned, Ramp, Scattered
+from recurra.cells.parameters import Fixed, Groups, Learned, Ramp, Scattered
 from recurra.errors import CellError, RecurraError
 
 FORMAT = "recurra.cell/1"
@@ -97,11 +98,48 @@ def store_cell(cell: Cell) -> dict[str, Any]:
 
 
 def fingerprint(cell: Cell) -> str:
-    """A digest of the equations: cells that have the same one compute the same from the same weights."""
+    """A digest of the equations and of the order of their lines: cells that have the same one compute the same from the same
+    packed weights."""
     stored = store_cell(cell)
     told = {
         name: stored[name] for name in ("states", "drives", "matrices", "nodes", "updates", "noises", "constraints")
     }
+    return _sha(told)
+
+
+_COMMUTES = ("add", "multiply", "minimum", "maximum", "equal", "and", "or")
+
+
+@lru_cache(maxsize=256)
+def equations_digest(graph: Graph) -> str:
+    """A digest of the equations whatever the order of their lines: cells that have the same one compute the same from weights
+    of the same names. Masks (zoneout, recurrent dropout) count as left out: they are of training."""
+    off = {name: constant(1.0 if abs(each.mean - 1) < 1e-9 else 0.0) for name, each in graph.noises.items()}
+    plain: dict[Node, Node] = {}
+    for node in walk(graph.updates):
+        inner = [plain[argument] for argument in node.arguments]
+        if node.kind == "noise":
+            plain[node] = off[node.name]
+        elif node.kind in OPERATIONS:
+            plain[node] = operation(node.kind, *inner)
+        else:
+            plain[node] = make(node.kind, *inner, name=node.name, value=node.value, delay=node.delay)
+    updates = [plain[update] for update in graph.updates]
+    digests: dict[Node, str] = {}
+    for node in walk(updates):
+        inner_digests = [digests[argument] for argument in node.arguments]
+        if node.kind in _COMMUTES:
+            inner_digests.sort()
+        digests[node] = _sha([node.kind, node.name, _number(node.value), node.delay, inner_digests])
+    units = {}
+    for name, declared in graph.parameters.items():
+        row = _declaration(declared)
+        units[name] = {**row, "value": None} if row["learned"] else row  # the first value is not what was learned
+    states = [[state.name, state.depth] for state in graph.states]
+    return _sha([states, [digests[update] for update in updates], units, dict(graph.constraints)])
+
+
+def _sha(told: Any) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -155,7 +193,7 @@ def _declaration(declared: Learned | Fixed) -> dict[str, Any]:
         if isinstance(declared.value, Scattered):
             value["step"] = declared.value.step
     elif not isinstance(value, int | float):
-        value = [float(each) for each in value]
+        value = [float(each) for each in (value.values if isinstance(value, Groups) else value)]
     row = {"learned": isinstance(declared, Learned), "value": value}
     if isinstance(declared, Learned):
         row |= {"low": declared.low, "high": declared.high}
@@ -234,7 +272,7 @@ class _Plan:
         elif isinstance(value, list):
             if not 0 < len(value) <= MOST_DELAY:
                 self.fail(f"a parameter has {len(value)} values")
-            value = [self.real(each, "a parameter") for each in value]
+            value = Groups([self.real(each, "a parameter") for each in value])
         else:
             value = self.real(value, "a parameter")
         if not row["learned"]:

@@ -38,6 +38,16 @@ def check_engine_name(name: str) -> str:
     return choose_from("engine", name, ["auto", *ENGINES])
 
 
+def computed_dtype(device: torch.device, dtype: torch.dtype) -> torch.dtype:
+    """The dtype that a run computes in, which is what engines are asked about: inside `torch.autocast`, autocast's.
+
+    On a CPU it is the weights': no kernel there computes in less, and layers leave autocast while they run.
+    """
+    if device.type != "cpu" and torch.is_autocast_enabled(device.type):
+        return torch.get_autocast_dtype(device.type)
+    return dtype
+
+
 def order(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> list[str]:
     """The names in the order in which `auto` asks: the first yes runs."""
     return sorted(ENGINES, key=lambda name: -ENGINES[name].priority(cell, device, dtype, shape))

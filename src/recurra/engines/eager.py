@@ -100,7 +100,7 @@ class Eager:
 
         past: list[list[Tensor]] = [list(history.unbind(0)) for history in initial]
         for t, n in enumerate(running):
-            if n == 0:
+            if n == 0 and B:  # an empty batch takes its steps, so that gradients are zero and not missing
                 for history in past:
                     history.append(history[-1])
                 continue

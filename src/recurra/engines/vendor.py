@@ -108,6 +108,8 @@ class Vendor:
             return no("torch's LSTM kernel does not give the cell state of each step, which record=True asks for")
         if device.type == "cpu" and dtype in (torch.float16, torch.bfloat16) and shape.H > 0:
             return no(f"torch's CPU kernels do not train in {dtype}")
+        if device.type == "cuda" and torch.is_autocast_enabled("cuda") and dtype != torch.float16:
+            return no(f"torch's autocast runs cuDNN's recurrent kernels in float16, and {dtype} was asked for")
         return YES
 
     def run(

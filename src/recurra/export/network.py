@@ -264,7 +264,7 @@ def _(model: Tagger) -> Network:
 
 @_describe.register
 def _(model: Classifier) -> Network:
-    hidden, H = _labeller(model), model.recurrent.hidden_size
+    hidden, H = _labeller(model), model.recurrent.hidden_sizes[-1]
     if model.head == "last" and hidden.size == H:
         pooled = Value("last", hidden.size, (hidden,))
     elif model.head == "last":
@@ -305,7 +305,7 @@ def _(model: EchoState) -> Network:
 
 @_describe.register
 def _(model: Translator) -> dict[str, Network]:
-    encoder, H = model.encoder, model.encoder.hidden_size
+    encoder, H = model.encoder, model.encoder.hidden_sizes[-1]
     outputs = _recurrent(_embedding(model.source_embedding, "tokens"), encoder)
     context = Value("last", outputs.size, (outputs,))
     if outputs.size > H:
@@ -326,7 +326,7 @@ def _(model: Translator) -> dict[str, Network]:
         read = _concat([read, Value("spread", context.size, (given,))])
     hidden = _recurrent(read, model.decoder)
     if model.attention is not None:
-        keys = Value("memory", model.decoder.hidden_size, name="keys")
+        keys = Value("memory", model.decoder.output_size, name="keys")
         values = Value("memory", outputs.size, name="outputs")
         weights: dict[str, Tensor] = {}
         if model.attention.kind == "additive":
@@ -340,12 +340,12 @@ def _(model: Translator) -> dict[str, Network]:
 def _first_states(first: FirstState, layers: Recurrent, vector: Value) -> dict[str, Value]:
     """What layers start from, named as their states are; a state that no input moves starts as it always does."""
     made = Value("tanh", first.out_features, (_linear(vector, *_parts(first)),))
-    told, begin, H = {}, 0, layers.hidden_size
+    told, begin = {}, 0
     eye = torch.eye(made.size).to(first.weight)
-    for k, _ in enumerate(layers.stack):
-        for state, moved in zip(layers.cell.graph.states, first.moved, strict=True):
+    for k, (direction, *_) in enumerate(layers.stack):
+        for state, moved in zip(direction.cell.graph.states, first.moved[k], strict=True):
             if moved:
-                size = state.depth * H
+                size = state.depth * direction.hidden_size
                 told[f"{state.name}_{k}"] = _linear(made, eye[begin : begin + size])
                 begin += size
     return told

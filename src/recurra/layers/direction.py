@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, linear, softplus
@@ -9,17 +12,20 @@ from torch.nn.functional import dropout, linear, softplus
 from recurra.cells.graph import Node, block, evaluate
 from recurra.cells.notation import Cell
 from recurra.cells.parameters import Learned, spread
-from recurra.engines.choose import choose
+from recurra.engines.choose import choose, computed_dtype
 from recurra.engines.protocol import Run, Weights
+from recurra.errors import OptionError, nearest, quoted
 from recurra.layers.dropout import check_share
-from recurra.layers.initial import Initialiser, constrained, fill, fill_constrained
+from recurra.layers.initial import Initialiser, constrained, fill, fill_constrained, kept_initialiser
+from recurra.layers.names import encode_names, fit_names
 from recurra.types import CellState, Float, Int, Shape
 
 
 class Direction(nn.Module):
     """The weights of one cell of equations.
 
-    - `W`, `b`: input weights and biases, H rows for each drive; `U`: recurrent weights, H rows for each matrix.
+    - `W` `[GH, D]`, `b` `[GH]`: input weights and biases, H rows for each drive; `U` `[PH, H]`: recurrent weights, H rows for
+      each matrix. `weight("W.n")`, `weight("b.n")`, `weight("U.n")` are the rows of one name.
     - `units`: per-unit parameters; where they are kept in an interval, what is stored is free and `unit_values` maps it in.
     - `initial`: the first state of each sequence, if it is learned; zero otherwise.
     """
@@ -40,6 +46,7 @@ class Direction(nn.Module):
         super().__init__()
         self.cell, self.input_size, self.hidden_size = cell, input_size, hidden_size
         self.weight_dropout = check_share("weight_dropout", weight_dropout)
+        self.init = kept_initialiser(init)
         graph, H = cell.graph, hidden_size
 
         def empty(*shape: int) -> Tensor:
@@ -61,11 +68,12 @@ class Direction(nn.Module):
         self.initial = nn.ParameterList(
             [nn.Parameter(empty(state.depth, H)) for state in graph.states] if learn_initial else []
         )
-        self.reset_parameters(init)
+        self.reset_parameters()
 
     @torch.no_grad()
-    def reset_parameters(self, init: Initialiser) -> None:
-        graph, H = self.cell.graph, self.hidden_size
+    def reset_parameters(self, init: Initialiser | None = None) -> None:
+        """First values again, recurrent matrices by the layer's initialiser or by another one."""
+        graph, H, init = self.cell.graph, self.hidden_size, init or self.init
         for k, name in enumerate(graph.drives):
             nn.init.xavier_uniform_(self.W[k * H : (k + 1) * H])
             self.b[k * H : (k + 1) * H] = graph.bias.get(name, 0.0) if isinstance(self.b, nn.Parameter) else 0.0
@@ -78,11 +86,38 @@ class Direction(nn.Module):
                 fill(matrix, init)
         for name, declared in graph.parameters.items():
             if isinstance(declared, Learned):
-                self.units[name].copy_(_freed(spread(declared.value, H), declared))
+                self.units[name].copy_(_freed(spread(declared.value, H, self.cell.about(name)), declared))
             else:
-                getattr(self, f"fixed_{name}").copy_(spread(declared.value, H))
+                getattr(self, f"fixed_{name}").copy_(spread(declared.value, H, self.cell.about(name)))
         for first in self.initial:
             first.zero_()
+
+    def rows(self, name: str) -> tuple[str, slice]:
+        """Which packed weight a name such as `U.n` is of, and which rows of it."""
+        packed, _, part = name.partition(".")
+        known = {"W": self.cell.graph.drives, "b": self.cell.graph.drives, "U": self.cell.graph.matrices}
+        if part not in known.get(packed, ()):
+            names = [f"{each}.{own}" for each, parts in known.items() for own in parts]
+            raise OptionError(f"cell {self.cell.name!r} has no weight {quoted(name)}.{nearest(name, names)}")
+        k = known[packed].index(part)
+        return packed, slice(k * self.hidden_size, (k + 1) * self.hidden_size)
+
+    def weight(self, name: str) -> Tensor:
+        """The rows of one name: `W.n` `[H, D]`, `b.n` `[H]` (both of x.n) or `U.n` `[H, H]`; a view of the packed weight."""
+        packed, rows = self.rows(name)
+        found: Tensor = getattr(self, packed)[rows]
+        return found
+
+    def get_extra_state(self) -> Tensor:
+        """The names of the weights and a digest of the equations, for state dicts."""
+        return encode_names(self.cell)
+
+    def set_extra_state(self, state: Any) -> None:
+        """Nothing is left to do: names are compared before the weights are loaded."""
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        fit_names(self.cell, state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def matrix(self, name: str) -> Float[Tensor, "H H"]:
         """The recurrent matrix of `U.NAME`, in the form that the cell keeps it in."""
@@ -137,13 +172,20 @@ class Direction(nn.Module):
     ) -> tuple[Float[Tensor, "T B H"], CellState, dict[str, Tensor]]:
         """Outputs of each step, the final state, and (if asked for) every state and gate of each step."""
         T, B, D = x.shape
-        cell = self.cell
+        cell, on_cpu = self.cell, x.device.type == "cpu"
         shape = Shape(B, T, D, self.hidden_size)
-        weights = self.weights(T, B)
-        initial = self.first_state(B) if state is None else tuple(map(time_first, state))
-        chosen = choose(engine, cell, x.device, weights.W.dtype, shape, record=record)
-        run = chosen.run(cell, weights, x, initial, lengths, record=record)
-        recorded = self._record(weights, x, initial, run) if record else {}
+        quiet = torch.autocast("cpu", enabled=False) if on_cpu and torch.is_autocast_enabled("cpu") else nullcontext()
+        with quiet:  # on a CPU every engine computes in the weights' dtype
+            weights = self.weights(T, B)
+            dtype = weights.W.dtype
+            initial = self.first_state(B) if state is None else tuple(time_first(each.to(dtype)) for each in state)
+            x = x.to(dtype) if on_cpu else x
+            # an empty batch is no work for kernels
+            chosen = choose(
+                engine if B else "eager", cell, x.device, computed_dtype(x.device, dtype), shape, record=record
+            )
+            run = chosen.run(cell, weights, x, initial, lengths, record=record)
+            recorded = self._record(weights, x, initial, run) if record else {}
         return run.outputs, tuple(map(batch_first, run.final)), recorded
 
     def _record(self, weights: Weights, x: Tensor, initial: tuple[Tensor, ...], run: Run) -> dict[str, Tensor]:

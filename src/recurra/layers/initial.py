@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
-from recurra.errors import OptionError, choose_from
+from recurra.errors import OptionError, choose_from, quoted
 
 Initialiser = Callable[[Tensor], None]
 """Fills one recurrent matrix `[H, H]` in place."""
@@ -35,6 +38,26 @@ def identity(matrix: Tensor) -> None:
     torch.nn.init.eye_(matrix)
 
 
+@dataclass(frozen=True)
+class _SpectralRadius:
+    """An initialiser that can be pickled with the layer that it belongs to."""
+
+    rho: float
+    density: float
+
+    def __call__(self, matrix: Tensor) -> None:
+        values = torch.randn(matrix.shape, dtype=torch.float64)
+        if self.density < 1:
+            values *= torch.rand(matrix.shape, dtype=torch.float64) < self.density
+        radius = torch.linalg.eigvals(values).abs().max()
+        if not radius > 0:
+            raise OptionError(
+                f"spectral_radius: with density {self.density}, a matrix of {list(matrix.shape)} has no eigenvalue but 0. "
+                "Use a higher density."
+            )
+        matrix.copy_(values * (self.rho / radius))
+
+
 def spectral_radius(rho: float, density: float = 1.0) -> Initialiser:
     """A random matrix scaled so that its largest eigenvalue has magnitude `rho`: near 1 for long memory.
 
@@ -48,20 +71,7 @@ def spectral_radius(rho: float, density: float = 1.0) -> Initialiser:
         raise OptionError(f"spectral_radius: rho must be positive; got {rho}.")
     if not 0 < density <= 1:
         raise OptionError(f"spectral_radius: density must lie above 0 and not above 1; got {density}.")
-
-    def scaled(matrix: Tensor) -> None:
-        values = torch.randn(matrix.shape, dtype=torch.float64)
-        if density < 1:
-            values *= torch.rand(matrix.shape, dtype=torch.float64) < density
-        radius = torch.linalg.eigvals(values).abs().max()
-        if not radius > 0:
-            raise OptionError(
-                f"spectral_radius: with density {density}, a matrix of {list(matrix.shape)} has no eigenvalue but 0. "
-                "Use a higher density."
-            )
-        matrix.copy_(values * (rho / radius))
-
-    return scaled
+    return _SpectralRadius(rho, density)
 
 
 INITIALISERS: dict[str, Initialiser] = {f.__name__: f for f in (orthogonal, xavier, uniform, identity)}
@@ -74,9 +84,55 @@ def fill(matrix: Tensor, init: Initialiser) -> None:
     matrix.copy_(values)
 
 
-def find_initialiser(init: str | Initialiser) -> Initialiser:
-    """By name, or a function of your own that fills a matrix in place."""
-    return INITIALISERS[choose_from("init", init, INITIALISERS)] if isinstance(init, str) else init
+def find_initialiser(init: Any) -> Initialiser:
+    """By name (`orthogonal`, `spectral_radius(0.9)`), or a function of your own that fills a matrix in place."""
+    if not isinstance(init, str):
+        if not callable(init):
+            raise OptionError(
+                f"init must be the name of an initialiser or a function that fills a matrix in place; got {quoted(init)}."
+            )
+        made: Initialiser = init
+        return made
+    name, bracket, _ = init.partition("(")
+    if name.strip() != "spectral_radius":
+        return INITIALISERS[choose_from("init", init, [*INITIALISERS, "spectral_radius(0.9)"])]
+    try:
+        call: Any = ast.parse(init.strip() if bracket else f"{init}()", mode="eval").body
+        values = [ast.literal_eval(each) for each in call.args]
+        return spectral_radius(*values, **{each.arg: ast.literal_eval(each.value) for each in call.keywords})
+    except (SyntaxError, ValueError, TypeError, AttributeError, RecursionError, MemoryError):
+        raise OptionError(
+            f"init={quoted(init)} cannot be read. Write spectral_radius(0.9) or spectral_radius(0.9, density=0.1)."
+        ) from None
+
+
+class _Own:
+    """A function of the user's as a layer's initialiser. Copies of the layer have it; a pickled layer goes without it, since
+    functions of a notebook or a lambda do not pickle."""
+
+    def __init__(self, function: Initialiser):
+        self.function = function
+
+    def __call__(self, matrix: Tensor) -> None:
+        self.function(matrix)
+
+    def __deepcopy__(self, memo: Any) -> _Own:
+        return self
+
+    def __reduce__(self) -> Any:
+        return _Own, (forgotten,)
+
+
+def forgotten(matrix: Tensor) -> NoReturn:
+    """What stands for an initialiser of the user's own in a layer that was unpickled."""
+    raise OptionError(
+        "this layer was unpickled without the function that gave its first values. Pass it again: reset_parameters(init)."
+    )
+
+
+def kept_initialiser(init: Initialiser) -> Initialiser:
+    """As a layer keeps it, to give first values again."""
+    return init if init in INITIALISERS.values() or isinstance(init, _SpectralRadius | _Own) else _Own(init)
 
 
 def fill_constrained(matrix: Tensor, form: str) -> None:

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import cast
+from operator import index
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
+from torch.nn.utils.rnn import PackedSequence
 
 from recurra.cells.catalogue import find_cell
 from recurra.cells.notation import Cell
 from recurra.data.transfer import send
-from recurra.engines.choose import Choice, check_engine_name, explain
-from recurra.errors import OptionError, ShapeError, choose_from
+from recurra.engines.choose import Choice, check_engine_name, computed_dtype, explain
+from recurra.errors import OptionError, ShapeError, choose_from, listed, quoted
 from recurra.layers.bidirectional import MERGES, reverse, to_back, to_front
 from recurra.layers.direction import Direction, batch_first
 from recurra.layers.dropout import VariationalDropout
 from recurra.layers.initial import Initialiser, find_initialiser
+from recurra.layers.named_weights import Held, OfRows
+from recurra.layers.states import replace_rows
 from recurra.types import CellState, Float, Int, Shape, State, Trace
+
+_MIXED = (torch.float32, torch.bfloat16, torch.float16)
+"""What autocast and mixed precision make of one another: a state in one of them is taken by weights in another."""
+
+One = TypeVar("One")
 
 
 class Recurrent(nn.Module):
-    """One or more layers of a cell, run through time.
+    """One or more layers of a cell, run through time. Inputs are batch first: `[B, T, D]`.
 
-    - `cell`: a cell, or its name (`"lstm"`, `"skip(d=8)"`, `"FILE.py:NAME"`, `"FILE.json"`).
-    - `input_size`, `hidden_size`: D and H.
-    - `layers`: how many are stacked; each reads the outputs of the one below.
+    - `cell`: a cell, or its name (`"lstm"`, `"skip(d=8)"`, `"FILE.py:NAME"`, `"FILE.json"`); a list has one for each layer.
+    - `input_size`, `hidden_size`: D and H; a list of hidden sizes has one for each layer.
+    - `layers`: how many are stacked; each reads the outputs of the one below. A list of cells or sizes says it too.
     - `bidirectional`: each layer also runs from the true end of each sequence; `merge` (`concat`, `sum`, `mean`, `mul`) makes
       one output of the two directions'.
     - `residual`: from the second layer on, a layer's input is added to its output.
@@ -37,19 +47,28 @@ class Recurrent(nn.Module):
       function of your own that fills a matrix in place.
     - `engine`: `auto`, or the name of one.
 
+    Parameters of layer k in direction d, with G drives `x.NAME` and P matrices `U.NAME` (`layers.K.D` in a state dict, which also
+    keeps their names and loads by them):
+
+    - `layers.K.D.W` `[G·H, D]`, `layers.K.D.b` `[G·H]`, `layers.K.D.U` `[P·H, H]`: H rows for each name, in the order in which
+      the equations first use them; `weight("U.n", layer=K)` gives the rows of one. D of a higher layer is what the one below
+      gives.
+    - `layers.K.D.units.NAME` `[H]`: learned per-unit parameters. `layers.K.D.initial.I` `[depth, H]`: with `learn_initial`.
+
     ```python
     layer = rc.Recurrent("lstm", input_size=8, hidden_size=16, layers=2)
     trace = layer(torch.randn(4, 20, 8), lengths=torch.tensor([20, 7, 13, 1]))
     trace.outputs.shape         # [4, 20, 16]
     h, c = trace.final[-1][0]   # last layer, first direction: the state at each sequence's true end
+    rc.Recurrent("lstm", 400, [1152, 1152, 400]).hidden_sizes
     ```
     """
 
     def __init__(
         self,
-        cell: Cell | str,
+        cell: Cell | str | Sequence[Cell | str],
         input_size: int,
-        hidden_size: int,
+        hidden_size: int | Sequence[int],
         *,
         layers: int = 1,
         bidirectional: bool = False,
@@ -65,15 +84,8 @@ class Recurrent(nn.Module):
         dtype: torch.dtype | None = None,
     ):
         super().__init__()
-        for name, size in (("input_size", input_size), ("hidden_size", hidden_size), ("layers", layers)):
-            if size < 1:
-                raise OptionError(f"{name} must be at least 1; got {size}.")
-        if not isinstance(cell, (Cell, str)):
-            raise OptionError(
-                f"cell must be a cell or the name of one, not {cell!r}. Decorate your function with @cell."
-            )
-        self.cell = find_cell(cell) if isinstance(cell, str) else cell
-        self.input_size, self.hidden_size = input_size, hidden_size
+        cells, sizes = _by_layer(cell, hidden_size, _whole("layers", layers))
+        self.input_size = _whole("input_size", input_size)
         self.merge, self.residual, self.engine = (
             choose_from("merge", merge, MERGES),
             residual,
@@ -82,13 +94,19 @@ class Recurrent(nn.Module):
         self.dropout = VariationalDropout(dropout)
         initialiser = find_initialiser(init)
         directions = 2 if bidirectional else 1
-        self.output_size = hidden_size * (2 if bidirectional and merge == "concat" else 1)
+        wide = 2 if bidirectional and merge == "concat" else 1
+        self.output_size = sizes[-1] * wide
+        if residual and len(set(sizes)) > 1:
+            raise OptionError(
+                f"residual adds a layer's input to its output, which needs equal sizes; hidden_size has {listed(sizes)}. "
+                "Make them equal, or leave residual out."
+            )
         self.layers = nn.ModuleList(
             nn.ModuleList(
                 Direction(
-                    self.cell,
-                    input_size if k == 0 else self.output_size,
-                    hidden_size,
+                    cells[k],
+                    sizes[k - 1] * wide if k else self.input_size,
+                    size,
                     learn_initial=learn_initial,
                     bias=bias,
                     weight_dropout=weight_dropout,
@@ -98,7 +116,7 @@ class Recurrent(nn.Module):
                 )
                 for _ in range(directions)
             )
-            for k in range(layers)
+            for k, size in enumerate(sizes)
         )
 
     @classmethod
@@ -119,6 +137,82 @@ class Recurrent(nn.Module):
         """`stack[layer][direction]`: the weights, layer by layer."""
         layers = cast(Iterable[Iterable[Direction]], self.layers)
         return [list(layer) for layer in layers]
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The cell of each layer."""
+        return tuple(directions[0].cell for directions in self.stack)
+
+    @property
+    def hidden_sizes(self) -> tuple[int, ...]:
+        """H of each layer."""
+        return tuple(directions[0].hidden_size for directions in self.stack)
+
+    @property
+    def cell(self) -> Cell:
+        """The cell of all layers; an error where they have several."""
+        return _the_one("cell", self.cells, [each.name for each in self.cells])
+
+    @property
+    def hidden_size(self) -> int:
+        """H of all layers; an error where they have several."""
+        return _the_one("hidden_size", self.hidden_sizes, self.hidden_sizes)
+
+    def weight(self, name: str, *, layer: int = 0, direction: int = 0) -> Tensor:
+        """The weights of one name: `"W.n"` `[H, D]` and `"b.n"` `[H]` of the drive x.n, `"U.n"` `[H, H]` of the product U.n.
+
+        It is a view of the packed parameter: fill it under `torch.no_grad()`, or put it into a loss.
+
+        ```python
+        layer = rc.Recurrent("lstm", 8, 16)
+        with torch.no_grad():
+            layer.weight("b.f").fill_(1.0)
+        penalty = layer.weight("U.f").square().sum()
+        ```
+        """
+        return self._direction(layer, direction).weight(name)
+
+    def parametrize(self, name: str, by: nn.Module, *, layer: int = 0, direction: int = 0) -> None:
+        """Make the weights of one name a function of free ones: `torch.nn.utils.parametrize` for a part of a packed parameter.
+
+        ```python
+        class Symmetric(torch.nn.Module):
+            def forward(self, matrix):
+                return (matrix + matrix.mT) / 2
+
+        layer = rc.Recurrent("gru", 8, 16)
+        layer.parametrize("U.n", Symmetric())
+        ```
+        """
+        chosen = self._direction(layer, direction)
+        packed, rows = chosen.rows(name)
+        if packed == "b" and not isinstance(chosen.b, nn.Parameter) and not parametrize.is_parametrized(chosen, "b"):
+            raise OptionError(f"{quoted(name)} cannot be parametrized: the layer was made with bias=False.")
+        parametrize.register_parametrization(chosen, packed, OfRows(rows, by))
+
+    def freeze(self, *names: str, layer: int = 0, direction: int = 0) -> None:
+        """Hold the weights of these names as they are now: no gradient, no weight decay, no momentum moves them.
+
+        A whole parameter is frozen as everywhere in torch, by `requires_grad_(False)`. To train them again, use
+        `torch.nn.utils.parametrize.remove_parametrizations(layer.stack[0][0], "U")`.
+
+        ```python
+        layer = rc.Recurrent("gru", 8, 16)
+        layer.freeze("W.z", "U.z", "b.z")
+        ```
+        """
+        for name in names:
+            self.parametrize(
+                name, Held(self.weight(name, layer=layer, direction=direction)), layer=layer, direction=direction
+            )
+
+    def _direction(self, layer: int, direction: int) -> Direction:
+        stack = self.stack
+        if not 0 <= layer < len(stack) or not 0 <= direction < len(stack[0]):
+            raise OptionError(
+                f"there is no layer={layer}, direction={direction} in {len(stack)} layer(s) and {len(stack[0])} direction(s)."
+            )
+        return stack[layer][direction]
 
     @property
     def bidirectional(self) -> bool:
@@ -142,7 +236,7 @@ class Recurrent(nn.Module):
         - `record`: also give every state and every named gate at every step.
         """
         stack = self.stack
-        self._check_input(x, 3, stack[0][0].W)
+        self._check_input(x, 3, stack[0][0])
         B, T, _ = x.shape
         choose_from("padding", padding, ("end", "start"))
         lengths = self._check_lengths(lengths, B, T, x.device)
@@ -206,7 +300,7 @@ class Recurrent(nn.Module):
             raise OptionError(
                 "step streams forward in time; a bidirectional layer needs the whole sequence. Call the layer instead."
             )
-        self._check_input(x, 2, self.stack[0][0].W)
+        self._check_input(x, 2, self.stack[0][0])
         trace = self(x[:, None], state)
         return trace.outputs[:, 0], trace.final
 
@@ -217,32 +311,71 @@ class Recurrent(nn.Module):
             for layer in self.stack
         )
 
-    def explain(self, batch_size: int = 1, length: int = 128, *, record: bool = False) -> Choice:
-        """Which engine runs this layer at that size, and why not the others. Print it."""
-        first = self.stack[0][0]
-        shape = Shape(batch_size, length, self.input_size, self.hidden_size)
-        return explain(self.engine, self.cell, first.W.device, first.W.dtype, shape, record=record)
+    def reset(self, state: State, rows: Tensor | Sequence[bool] | Sequence[int]) -> State:
+        """The state, with some batch rows back at the initial state: streams that begin anew while the others go on.
+
+        - `rows`: which ones, true or false for each, or their numbers.
+
+        ```python
+        layer = rc.Recurrent("gru", 3, 8)
+        state = layer.reset(layer(torch.randn(4, 10, 3)).final, [0, 2])
+        ```
+        """
+        device = state[0][0][0].device
+        B, chosen = len(state[0][0][0]), torch.as_tensor(rows, device=device)
+        if chosen.dtype != torch.bool:
+            if chosen.numel() and (chosen.is_floating_point() or int(chosen.min()) < -B or int(chosen.max()) >= B):
+                raise ShapeError(
+                    f"rows must be numbers of batch rows below {B}, or {B} of true and false; got {quoted(rows)}."
+                )
+            numbers = chosen.to(torch.int64)
+            chosen = torch.zeros(B, dtype=torch.bool, device=device)
+            chosen[numbers] = True
+        if list(chosen.shape) != [B]:
+            raise ShapeError(
+                f"rows must be one of true and false for each of {B} batch rows; got {list(chosen.shape)}."
+            )
+        return replace_rows(state, self.initial_state(B), chosen)
+
+    def explain(self, batch_size: int = 1, length: int = 128, *, layer: int = 0, record: bool = False) -> Choice:
+        """Which engine runs a layer at that size, in the dtype that is computed in here, and why not the others. Print it."""
+        chosen = self._direction(layer, 0)
+        shape, device = Shape(batch_size, length, chosen.input_size, chosen.hidden_size), chosen.W.device
+        return explain(self.engine, chosen.cell, device, computed_dtype(device, chosen.W.dtype), shape, record=record)
 
     def extra_repr(self) -> str:
-        return f"{self.cell.name}, {self.input_size}, {self.hidden_size}, engine={self.engine!r}"
+        cells, sizes = ([each.name for each in self.cells], list(self.hidden_sizes))
+        parts = [each[0] if len(set(each)) == 1 else each for each in (cells, sizes)]
+        return f"{parts[0]}, {self.input_size}, {parts[1]}, engine={self.engine!r}"
 
-    def _check_input(self, x: Tensor, axes: int, weights: Tensor) -> None:
-        dtype, device = weights.dtype, weights.device
-        if x.ndim != axes or x.numel() == 0:
-            names = "[B, T, D]" if axes == 3 else "[B, D]"
-            raise ShapeError(f"{self.cell.name} expects inputs {names} with at least one of each; got {list(x.shape)}.")
+    def _check_input(self, x: Any, axes: int, first: Direction) -> None:
+        name, W = first.cell.name, first.W
+        dtype, device = W.dtype, W.device
+        names = "[B, T, D]" if axes == 3 else "[B, D]"
+        if isinstance(x, PackedSequence):
+            raise ShapeError(
+                f"{name} expects inputs {names}; got a PackedSequence. Pass the padded tensor and lengths=: "
+                "x, lengths = torch.nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)."
+            )
+        if not isinstance(x, Tensor):
+            raise ShapeError(
+                f"{name} expects inputs {names} as a tensor; got {type(x).__name__}. Convert it with torch.as_tensor(x, "
+                f"dtype={dtype})."
+            )
+        if x.ndim != axes or (axes == 3 and x.shape[1] == 0):
+            raise ShapeError(f"{name} expects inputs {names} with at least one step; got {list(x.shape)}.")
         if x.shape[-1] != self.input_size:
             raise ShapeError(
-                f"{self.cell.name} expects inputs of size {self.input_size} (input_size); got {list(x.shape)}. "
+                f"{name} expects inputs of size {self.input_size} (input_size); got {list(x.shape)}. "
                 f"Pass input_size={x.shape[-1]} or project first."
             )
-        if x.dtype != dtype and not torch.is_autocast_enabled(device.type):
+        if x.dtype != dtype and not (x.is_floating_point() and torch.is_autocast_enabled(device.type)):
             raise ShapeError(
-                f"{self.cell.name} has weights in {dtype}; got inputs in {x.dtype}. Convert one of them with .to(...)."
+                f"{name} has weights in {dtype}; got inputs in {x.dtype}. Convert one of them with .to(...)."
             )
         if x.device != device:
             raise ShapeError(
-                f"{self.cell.name} has its weights on {device}; got inputs on {x.device}. Move one of them with .to(...)."
+                f"{name} has its weights on {device}; got inputs on {x.device}. Move one of them with .to(...)."
             )
 
     def _check_lengths(
@@ -250,12 +383,12 @@ class Recurrent(nn.Module):
     ) -> Tensor | None:
         if lengths is None:
             return None
-        lengths = torch.as_tensor(lengths)
+        lengths = torch.as_tensor(lengths, dtype=None if isinstance(lengths, Tensor) or len(lengths) else torch.int64)
         if lengths.ndim != 1 or len(lengths) != B or lengths.dtype.is_floating_point or lengths.dtype == torch.bool:
             raise ShapeError(
                 f"lengths must be {B} whole numbers, one for each sequence; got {list(lengths.shape)} of {lengths.dtype}."
             )
-        low, high = int(lengths.min()), int(lengths.max())
+        low, high = (int(lengths.min()), int(lengths.max())) if B else (0, 0)
         if low < 0 or high > T:
             raise ShapeError(f"lengths must lie between 0 and T = {T}; got {low} to {high}.")
         return send(lengths.to(torch.int64), device)
@@ -263,29 +396,77 @@ class Recurrent(nn.Module):
     def _check_state(self, state: State | None, B: int) -> None:
         if state is None:
             return
-        directions = len(self.stack[0])
-        states = self.cell.graph.states
+        stack = self.stack
         remedy = "Pass trace.final of an earlier call, or initial_state(batch_size)."
-        if len(state) != len(self.layers) or any(len(layer) != directions for layer in state):
+        if len(state) != len(stack) or any(len(layer) != len(stack[0]) for layer in state):
             raise ShapeError(
-                f"state must be state[layer][direction][i] with {len(self.layers)} layer(s) and {directions} direction(s). "
-                f"{remedy}"
+                f"state must be state[layer][direction][i] with {len(stack)} layer(s) and {len(stack[0])} direction(s). {remedy}"
             )
-        for layer in state:
-            for direction in layer:
-                if not isinstance(direction, tuple | list) or len(direction) != len(states):
-                    raise ShapeError(
-                        f"{self.cell.name} has {len(states)} state(s) ({', '.join(s.name for s in states)}) for each layer and "
-                        f"direction, as a tuple. {remedy}"
-                    )
-                for known, given in zip(states, direction, strict=True):
-                    wanted = [B, self.hidden_size] if known.depth == 1 else [B, known.depth, self.hidden_size]
-                    if given.dtype != self.stack[0][0].W.dtype or given.device != self.stack[0][0].W.device:
-                        raise ShapeError(
-                            f"state {known.name!r} of {self.cell.name} is {given.dtype} on {given.device}; the weights are "
-                            f"{self.stack[0][0].W.dtype} on {self.stack[0][0].W.device}. Convert it with .to(...)."
-                        )
-                    if list(given.shape) != wanted:
-                        raise ShapeError(
-                            f"state {known.name!r} of {self.cell.name} must be {wanted}; got {list(given.shape)}. {remedy}"
-                        )
+        for layer, directions in zip(state, stack, strict=True):
+            for given, direction in zip(layer, directions, strict=True):
+                _check_cell_state(given, direction, B, remedy)
+
+
+def _check_cell_state(given: Any, direction: Direction, B: int, remedy: str) -> None:
+    name, states, W = direction.cell.name, direction.cell.graph.states, direction.W
+    if not isinstance(given, tuple | list) or len(given) != len(states):
+        raise ShapeError(
+            f"{name} has {len(states)} state(s) ({', '.join(s.name for s in states)}) for each layer and direction, as a tuple. "
+            f"{remedy}"
+        )
+    for known, value in zip(states, given, strict=True):
+        H = direction.hidden_size
+        wanted = [B, H] if known.depth == 1 else [B, known.depth, H]
+        fits = value.dtype == W.dtype or (value.dtype in _MIXED and W.dtype in _MIXED)
+        if not fits or value.device != W.device:
+            raise ShapeError(
+                f"state {known.name!r} of {name} is {value.dtype} on {value.device}; the weights are {W.dtype} on {W.device}. "
+                "Convert it with .to(...)."
+            )
+        if list(value.shape) != wanted:
+            raise ShapeError(f"state {known.name!r} of {name} must be {wanted}; got {list(value.shape)}. {remedy}")
+
+
+def _by_layer(cell: Any, hidden_size: Any, layers: int) -> tuple[list[Cell], list[int]]:
+    """The cell and the size of each layer."""
+    lists = {"cell": cell, "hidden_size": hidden_size}
+    found = {
+        name: list(each) for name, each in lists.items() if isinstance(each, Sequence) and not isinstance(each, str)
+    }
+    counts = {name: len(each) for name, each in found.items()} | ({"layers": layers} if layers > 1 or not found else {})
+    if len(set(counts.values())) > 1 or 0 in counts.values():
+        said = ", ".join(
+            f"{name} has {count}" if name != "layers" else f"layers={count}" for name, count in counts.items()
+        )
+        raise OptionError(
+            f"every layer has one cell and one size, but {said}. Give lists of one length, and leave layers out."
+        )
+    count = next(iter(counts.values()))
+    cells = [_one_cell(each) for each in found.get("cell", [cell])]
+    sizes = [_whole("hidden_size", each) for each in found.get("hidden_size", [hidden_size])]
+    return cells * (count // len(cells)), sizes * (count // len(sizes))
+
+
+def _one_cell(cell: Any) -> Cell:
+    if not isinstance(cell, (Cell, str)):
+        raise OptionError(f"cell must be a cell or the name of one, not {cell!r}. Decorate your function with @cell.")
+    return find_cell(cell) if isinstance(cell, str) else cell
+
+
+def _whole(name: str, size: Any) -> int:
+    try:
+        found = index(size)
+    except TypeError:
+        raise OptionError(f"{name} must be a whole number; got {quoted(size)}.") from None
+    if found < 1:
+        raise OptionError(f"{name} must be at least 1; got {size}.")
+    return found
+
+
+def _the_one(name: str, values: Sequence[One], shown: Sequence[object]) -> One:
+    if any(value != values[0] for value in values):
+        raise OptionError(
+            f"these layers have {name} {listed(shown)}, and one for all of them was asked for. Read {name}s; what comes out has "
+            "output_size."
+        )
+    return values[0]

@@ -60,10 +60,12 @@ class Rowwise(nn.Module):
 def runs_by_rows(layer: Recurrent) -> bool:
     """Whether the generated CPU kernels can run these layers: they give each batch row the same bits whatever stands beside it,
     and a sequence the same bits whole or in chunks."""
-    first = layer.stack[0][0]
-    shape = Shape(1, 1, layer.input_size, layer.hidden_size)
-    return first.W.device.type == "cpu" and bool(
-        ENGINES["fused"].supports(layer.cell, first.W.device, first.W.dtype, shape)
+    fused = ENGINES["fused"]
+    return all(
+        one.W.device.type == "cpu"
+        and fused.supports(one.cell, one.W.device, one.W.dtype, Shape(1, 1, one.input_size, one.hidden_size))
+        for directions in layer.stack
+        for one in directions
     )
 
 

@@ -28,15 +28,15 @@ class Stepper:
     def __init__(self, layer: Recurrent):
         if layer.bidirectional:
             raise OptionError("a stream runs forward in time; a bidirectional layer needs the whole sequence.")
-        first = layer.stack[0][0]
-        shape = Shape(1, 1, layer.input_size, layer.hidden_size)
-        choose("fused", layer.cell, first.W.device, first.W.dtype, shape)  # raises with the reason where it cannot run
+        ones = [directions[0] for directions in layer.stack]
+        for one in ones:  # raises with the reason where it cannot run
+            choose("fused", one.cell, one.W.device, one.W.dtype, Shape(1, 1, one.input_size, one.hidden_size))
         self.layer = layer
         training, _ = layer.training, layer.eval()  # masks of dropout and zoneout are at their mean
         with torch.no_grad():
-            self._streams = [Stream(layer.cell, directions[0].weights(1, 1), 1) for directions in layer.stack]
+            self._streams = [Stream(one.cell, one.weights(1, 1), 1) for one in ones]
         layer.train(training)
-        self._y = [torch.zeros(layer.hidden_size, dtype=first.W.dtype) for _ in layer.stack]
+        self._y = [torch.zeros(one.hidden_size, dtype=one.W.dtype) for one in ones]
         self._addresses = [y.data_ptr() for y in self._y]
         self.reset()
 
@@ -75,7 +75,7 @@ class Stepper:
             self._refuse(x, "[T, D]")
         x = x.detach().contiguous()
         for k, stream in enumerate(self._streams):
-            out = torch.empty(len(x), self.layer.hidden_size, dtype=x.dtype)
+            out = torch.empty(len(x), len(self._y[k]), dtype=x.dtype)
             stream.run(x.data_ptr(), out.data_ptr(), len(x))
             if self.layer.residual and k:
                 out += x

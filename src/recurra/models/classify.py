@@ -62,7 +62,7 @@ class Classifier(Labeller):
         inside = within(hidden.shape[1], lengths).transpose(0, 1)
         if self.head == "last":
             last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, hidden.shape[-1])
-            ahead, size = hidden.gather(1, last)[:, 0], self.recurrent.hidden_size
+            ahead, size = hidden.gather(1, last)[:, 0], self.recurrent.hidden_sizes[-1]
             return torch.cat([ahead[:, :size], hidden[:, 0, size:]], dim=-1)
         if self.attention is None:
             return POOLED[self.head](hidden, inside)

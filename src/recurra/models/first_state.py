@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from recurra.cells.graph import walk
+from recurra.cells.notation import Cell
 from recurra.layers.recurrent import Recurrent
 from recurra.types import CellState, Float, State
 
@@ -17,27 +18,32 @@ class FirstState(nn.Linear):
     """
 
     def __init__(self, size: int, layers: Recurrent):
-        graph = layers.cell.graph
-        self.moved = moved_states(layers)
-        depth = sum(each.depth for each, moved in zip(graph.states, self.moved, strict=True) if moved)
-        super().__init__(size, len(layers.layers) * depth * layers.hidden_size)
+        self.moved = [moved_states(cell) for cell in layers.cells]
+        sizes = (
+            state.depth * H
+            for cell, H, moved in zip(layers.cells, layers.hidden_sizes, self.moved, strict=True)
+            for state, is_moved in zip(cell.graph.states, moved, strict=True)
+            if is_moved
+        )
+        super().__init__(size, sum(sizes))
 
     def state(self, vector: Float[Tensor, "B C"], layers: Recurrent) -> State:
         """The state of those layers, for each row."""
-        H = layers.hidden_size
-        given = iter(torch.tanh(self(vector)).split(H, dim=-1))
+        left = torch.tanh(self(vector))
 
-        def filled(state: CellState) -> CellState:
-            return tuple(
-                torch.stack([next(given) for _ in range(old[0].numel() // H)], dim=1).view_as(old).to(old)
-                if moved
-                else old
-                for old, moved in zip(state, self.moved, strict=True)
-            )
+        def filled(state: CellState, moved: list[bool]) -> CellState:
+            nonlocal left
+            made = list(state)
+            for k, old in enumerate(state):
+                if moved[k]:
+                    taken, left = left.tensor_split([old[0].numel()], dim=-1)
+                    made[k] = taken.view_as(old).to(old)
+            return tuple(made)
 
-        return tuple((filled(layer[0]),) for layer in layers.initial_state(len(vector)))
+        initial = layers.initial_state(len(vector))
+        return tuple((filled(layer[0], moved),) for layer, moved in zip(initial, self.moved, strict=True))
 
 
-def moved_states(layers: Recurrent) -> list[bool]:
+def moved_states(cell: Cell) -> list[bool]:
     """Which states of the cell depend on what is read."""
-    return [any(node.kind == "drive" for node in walk([update])) for update in layers.cell.graph.updates]
+    return [any(node.kind == "drive" for node in walk([update])) for update in cell.graph.updates]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from recurra.cells.leaky import leaky
-from recurra.cells.parameters import Fixed
+from recurra.cells.parameters import Fixed, Groups
 from recurra.errors import DataError, OptionError
 from recurra.layers.initial import spectral_radius
 from recurra.layers.recurrent import Recurrent
@@ -71,7 +71,7 @@ class EchoState(nn.Module):
         leaks = [leak] if isinstance(leak, (int, float)) else list(leak)
         if not leaks or not all(0 < each <= 1 for each in leaks):
             raise OptionError(f"leak must lie above 0 and not above 1, one or several; got {leak}.")
-        cell = leaky(alpha=Fixed([1 - each for each in leaks]))
+        cell = leaky(alpha=Fixed(Groups([1 - each for each in leaks])))
         self.reservoirs = nn.ModuleList(
             Recurrent(
                 cell,

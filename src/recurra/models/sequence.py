@@ -70,10 +70,3 @@ def make_dropouts(recurrent: Recurrent, input_dropout: float | None) -> tuple[Va
     """Of inputs, and of outputs: the second, and the first unless it is given, are as between the layers."""
     share = recurrent.dropout.p
     return VariationalDropout(share if input_dropout is None else input_dropout), VariationalDropout(share)
-
-
-def detached(state: State | None) -> State | None:
-    """The state as numbers: it goes on, gradients end."""
-    if state is None:
-        return None
-    return tuple(tuple(tuple(each.detach() for each in cell) for cell in layer) for layer in state)

@@ -87,7 +87,7 @@ class Translator(nn.Module):
         self.hands_over = context == "final"
         if self.hands_over:
             _check_alike(encoder, decoder)
-        size, embedding_size, hidden_size = encoder.output_size, encoder.input_size, decoder.hidden_size
+        size, embedding_size, hidden_size = encoder.output_size, encoder.input_size, decoder.output_size
         reads = embedding_size + size if self.as_input else embedding_size
         if decoder.input_size != reads:
             raise OptionError(
@@ -117,7 +117,7 @@ class Translator(nn.Module):
     def read(self, source: Int[Tensor, "B S"], lengths: Int[Tensor, " B"]) -> Reading:
         """Run the encoder. Every sequence has at least one token."""
         trace = self.encoder(self._embed(self.source_embedding, source), None, lengths)
-        outputs, H = trace.outputs, self.encoder.hidden_size
+        outputs, H = trace.outputs, self.encoder.hidden_sizes[-1]
         lengths = send(lengths, outputs.device)
         last = outputs[torch.arange(len(lengths), device=outputs.device), lengths - 1, :H]
         context = torch.cat([last, outputs[:, 0, H:]], dim=-1)  # the second part is empty in one direction
@@ -202,8 +202,7 @@ def _check_alike(encoder: Recurrent, decoder: Recurrent) -> None:
     """Refuse a decoder that cannot start from the encoder's state."""
 
     def shape(layers: Recurrent) -> tuple[object, ...]:
-        states = [(each.name, each.depth) for each in layers.cell.graph.states]
-        return states, layers.hidden_size, len(layers.layers)
+        return [cell.graph.states for cell in layers.cells], layers.hidden_sizes
 
     if encoder.bidirectional:
         raise OptionError(
@@ -218,7 +217,8 @@ def _check_alike(encoder: Recurrent, decoder: Recurrent) -> None:
 
 
 def _sizes(layers: Recurrent) -> str:
-    return f"{len(layers.layers)} layer(s) of {layers.cell.name} with {layers.hidden_size} units"
+    kinds = [f"{cell.name} with {size} units" for cell, size in zip(layers.cells, layers.hidden_sizes, strict=True)]
+    return f"{len(kinds)} layer(s) of {', '.join(dict.fromkeys(kinds))}"
 
 
 def _over_time(dropout: VariationalDropout, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:

@@ -46,15 +46,15 @@ def trained_section(subject: Subject) -> Section:
         )
     ]
     layer = next((each for each in model.modules() if isinstance(each, Recurrent)), None)
-    if layer is not None:
-        figures.append(
-            Figure(
-                f"<h3>The cell {escape(layer.cell.name)}</h3>{text_block(str(layer.cell.graph))}",
-                "The equations of one step; a prime marks the next state, x the input's products, U the recurrent ones.",
-                "These are the equations that run: every engine is generated from them or tested against them.",
-                f"recurra cells {layer.cell.name}",
-            )
+    figures += [
+        Figure(
+            f"<h3>The cell {escape(cell.name)}</h3>{text_block(str(cell.graph))}",
+            "The equations of one step; a prime marks the next state, x the input's products, U the recurrent ones.",
+            "These are the equations that run: every engine is generated from them or tested against them.",
+            f"recurra cells {cell.name}",
         )
+        for cell in dict.fromkeys(layer.cells if layer is not None else ())
+    ]
     return Section("What was trained", figures)
 
 

@@ -14,7 +14,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from recurra.errors import RunError
+from recurra.errors import RunError, ShapeError
+from recurra.layers.names import without_names
 from recurra.runs.disk import pack, reason, to_json, unpack
 from recurra.runs.reading import read_bounded
 
@@ -119,7 +120,7 @@ def restore_weights(module: nn.Module, weights: dict[str, Tensor], about: str) -
 
     - `about`: what the weights are, for the message: `runs/a/checkpoints/last`.
     """
-    own: dict[str, Tensor] = module.state_dict()
+    own = without_names(module.state_dict())
     for name, tensor in own.items():
         expected = f"the model expects {name} of shape {list(tensor.shape)} ({_name(tensor.dtype)})"
         if name not in weights:
@@ -129,12 +130,15 @@ def restore_weights(module: nn.Module, weights: dict[str, Tensor], about: str) -
             raise RunError(
                 f"{about} is of another model: {expected}; found {list(found.shape)} ({_name(found.dtype)})."
             )
-    for name, found in weights.items():
+    for name, found in without_names(weights).items():
         if name not in own:
             raise RunError(
                 f"{about} is of another model: it has {name} of shape {list(found.shape)}, which the model lacks."
             )
-    module.load_state_dict(weights, strict=True)
+    try:
+        module.load_state_dict(weights, strict=True)
+    except ShapeError as error:
+        raise RunError(f"{about} is of another model: {error}") from error
 
 
 def _name(dtype: torch.dtype) -> str:

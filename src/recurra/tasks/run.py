@@ -37,6 +37,7 @@ from recurra.analysis.unit_study import UnitStudy
 from recurra.errors import OptionError, RunError
 from recurra.export.door import export
 from recurra.export.exported import Exported
+from recurra.layers.names import without_names
 from recurra.lecture.region_count import RegionCount, count_regions
 from recurra.lecture.robot import RobotWork
 from recurra.metrics.confusion import Confusion
@@ -567,7 +568,7 @@ class Run:
     def digest(self) -> str:
         """A digest of the weights that a run is evaluated with, as they were loaded."""
         made = hashlib.blake2b(digest_size=16)
-        for name, value in sorted(self.model.state_dict().items()):
+        for name, value in sorted(without_names(self.model.state_dict()).items()):
             made.update(name.encode() + b"\0")
             made.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
         return made.hexdigest()

@@ -61,11 +61,10 @@ class Streamer:
         self.exact = runs_by_rows(model.recurrent)
         self.model = cast(SequenceModel, by_rows(model) if self.exact else model)
         layers: Recurrent = self.model.recurrent
-        states = layers.cell.graph.states
         self.shapes = {
-            f"{k}.{state.name}": (layers.hidden_size,) if state.depth == 1 else (state.depth, layers.hidden_size)
-            for k in range(len(layers.layers))
-            for state in states
+            f"{k}.{state.name}": (one.hidden_size,) if state.depth == 1 else (state.depth, one.hidden_size)
+            for k, (one, *_) in enumerate(layers.stack)
+            for state in one.cell.graph.states
         }
         with torch.inference_mode():
             self.first = self._flat(layers.initial_state(1))[0]
@@ -129,9 +128,8 @@ class Streamer:
 
     def _nested(self, flat: Float[Tensor, "B S"]) -> State:
         parts = flat.split([prod(shape) for shape in self.shapes.values()], dim=1)
-        parts = [p.reshape(len(flat), *shape) for p, shape in zip(parts, self.shapes.values(), strict=True)]
-        each = len(self.model.recurrent.cell.graph.states)
-        return tuple((tuple(parts[k : k + each]),) for k in range(0, len(parts), each))
+        each = (part.reshape(len(flat), *shape) for part, shape in zip(parts, self.shapes.values(), strict=True))
+        return tuple((tuple(next(each) for _ in cell.states),) for cell in self.model.recurrent.cells)
 
 
 class Stream:

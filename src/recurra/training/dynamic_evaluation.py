@@ -9,7 +9,8 @@ import torch
 
 from recurra.data.batches import Batches
 from recurra.errors import OptionError
-from recurra.models.sequence import SequenceModel, detached
+from recurra.layers.states import detach
+from recurra.models.sequence import SequenceModel
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, Tally
 from recurra.training.objectives import batch_weights, weighted_nll
@@ -44,12 +45,12 @@ def evaluate_dynamically(
     for batch in batches.one_pass():
         state = None if batch.fresh else state
         lengths = None if batch.lengths is None else batch.lengths.to(device)
-        logits, final = moving(batch.inputs.to(device), detached(state), lengths)
+        logits, final = moving(batch.inputs.to(device), detach(state), lengths)
         tally.add(logits.detach(), batch)
         weights = batch_weights(batch, "mean", device, logits.dtype)
         moving.zero_grad(set_to_none=False)  # a learned first state has no gradient where the state is carried
         (weighted_nll(logits, batch.targets.to(device), weights) / max(1, batch.tokens)).backward()
-        state = detached(final)
+        state = detach(final)
         with torch.no_grad():
             for parameter, start, root, pull in zip(parameters, first, roots, pulls, strict=True):
                 assert parameter.grad is not None

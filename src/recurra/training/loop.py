@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from recurra.data.batches import Batch, Batches
 from recurra.data.transfer import send
+from recurra.errors import RunError
+from recurra.layers.names import in_another_order
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.training.averaging import Average, read_average
 from recurra.training.clipping import clip_gradients
@@ -465,17 +467,8 @@ class Trainer:
         again = send(torch.from_numpy(drawn[self.batches.own_rows] < self.settings.reset), self.device)
         if self.pending:  # a state that may be poisoned is dropped, also before anyone knows of it
             again = again | ~self.pending[-1].sound
-        first = self.model.recurrent.initial_state(len(again))
-        return tuple(
-            tuple(
-                tuple(
-                    torch.where(again.view(-1, *[1] * (old.ndim - 1)), new, old)
-                    for old, new in zip(*cells, strict=True)
-                )
-                for cells in zip(*layers, strict=True)
-            )
-            for layers in zip(self.state, first, strict=True)
-        )
+        begun: State = self.model.recurrent.reset(self.state, again)
+        return begun
 
     def _autocast(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.device.type, torch.bfloat16) if self.bfloat16 else nullcontext()
@@ -542,6 +535,12 @@ class Trainer:
         facts, tensors = checkpoint.facts, checkpoint.tensors
         kept = {name: value for name, value in tensors.items() if name.startswith(("average.", "optimiser."))}
         check_weights(checkpoint.weights | kept, f"the checkpoint of step {checkpoint.step}")
+        moved = in_another_order(self.model.state_dict(), checkpoint.weights)
+        if moved:  # weights are loaded by name, but the optimiser's moments have none
+            raise RunError(
+                f"the checkpoint has the weights of {moved} in another order of lines than the model's cell. To go on from it, "
+                "write the lines in the order of then."
+            )
         restore_weights(self.model, checkpoint.weights, "the checkpoint")
         if self.average is not None:
             restore_weights(self.average.model, checkpoint.part("average"), "the checkpoint's averaged weights")
@@ -564,10 +563,9 @@ class Trainer:
         self.done = facts["done"]
         rows = self.batches.own_rows
         if "state.0.0" in tensors:
-            states = len(self.model.recurrent.cell.graph.states)
             self.state = tuple(
-                (tuple(tensors[f"state.{k}.{i}"][rows].to(self.device) for i in range(states)),)
-                for k in range(len(self.model.recurrent.layers))
+                (tuple(tensors[f"state.{k}.{i}"][rows].to(self.device) for i in range(len(cell.states))),)
+                for k, cell in enumerate(self.model.recurrent.cells)
             )
         self.tail = tensors["tail"][rows].to(self.device) if "tail" in tensors else None
         rank = self.ranks.rank

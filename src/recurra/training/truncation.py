@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from recurra.errors import OptionError, choose_from, quoted
-from recurra.models.sequence import SequenceModel, detached
+from recurra.layers.states import detach
+from recurra.models.sequence import SequenceModel
 from recurra.types import Float, Int, State
 
 Loss = Callable[[Float[Tensor, "B T V"], Tensor, Float[Tensor, "B T"]], Tensor]
@@ -114,12 +115,12 @@ def backward(
     for start in range(0, T, k):
         chunk = slice(start, start + k)
         inside = None if lengths is None else (lengths - start).clamp(0, min(k, T - start))
-        logits, final = model(inputs[:, chunk], detached(state) if start else state, inside)
+        logits, final = model(inputs[:, chunk], detach(state) if start else state, inside)
         value = loss(logits, targets[:, chunk], weights[:, chunk])
         value.backward()
         total += value.detach()
         state = final
-    final_state = detached(state)
+    final_state = detach(state)
     assert final_state is not None
     return total, final_state
 
@@ -140,10 +141,10 @@ def _windows(
     device = inputs.device
     initial = state if state is not None else model.recurrent.initial_state(B)
     with torch.no_grad():
-        trace = model.recurrent(model.embed(inputs), detached(initial), lengths, record=True)
+        trace = model.recurrent(model.embed(inputs), detach(initial), lengths, record=True)
     assert trace.record is not None
     record = trace.record
-    names = [variable.name for variable in model.recurrent.cell.graph.states]
+    cells = model.recurrent.cells
     starts = torch.tensor([truncation.earliest(t) for t in range(T)], device=device)
     counts = torch.arange(T, device=device) - starts + 1
     most = int(counts.max())
@@ -162,10 +163,10 @@ def _windows(
     def states_before(moments: Tensor) -> State:
         return tuple(
             tuple(
-                tuple(before(first, one[name], moments) for first, name in zip(cell, names, strict=True))
-                for cell, one in zip(layer, ones, strict=True)
+                tuple(before(first, one[name], moments) for first, name in zip(states, cell.states, strict=True))
+                for states, one in zip(layer, ones, strict=True)
             )
-            for layer, ones in zip(initial, record, strict=True)
+            for layer, ones, cell in zip(initial, record, cells, strict=True)
         )
 
     windows = inputs[:, steps].reshape(B * T, most, *inputs.shape[2:])
@@ -173,6 +174,6 @@ def _windows(
     last = hidden[torch.arange(B * T, device=device), counts.repeat(B) - 1].view(B, T, -1)
     value = loss(model.output(last), targets, weights)
     value.backward()
-    final = detached(states_before(torch.tensor([T - overlap], device=device)) if overlap else trace.final)
+    final = detach(states_before(torch.tensor([T - overlap], device=device)) if overlap else trace.final)
     assert final is not None
     return value.detach(), final
