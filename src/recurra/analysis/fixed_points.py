@@ -16,12 +16,20 @@ from torch import Tensor, nn
 
 from recurra.analysis.jacobians import StepMap, step_map
 from recurra.analysis.levenberg_marquardt import levenberg_marquardt_step
+from recurra.analysis.slow_points import (
+    FLAT,
+    STILL,
+    Map,
+    MapWithSlope,
+    SlowPoint,
+    minimise_speed,
+    reachable_range,
+    slopes,
+)
 from recurra.errors import OptionError, ShapeError
 from recurra.results import Result, Table
 from recurra.types import Float
 
-MARGINAL = 1e-3
-"""An eigenvalue whose size is within this of 1 neither attracts nor repels."""
 SAME = 1e-6
 """Points closer than this, relative to their size, are one."""
 
@@ -31,8 +39,10 @@ MOST = 256
 NUMBERS = 2**23
 """Jacobians are computed in chunks of at most so many numbers: 64 MB."""
 
-Map = Callable[[Tensor], Tensor]
-MapWithSlope = Callable[[Tensor], tuple[Tensor, Tensor]]
+MARGINAL = 1e-3
+"""An eigenvalue whose size is within this of 1 counts as neither attracting nor repelling, unless another width is given."""
+NEAR_SLOW, MOST_SLOW = 100.0, 256
+"""Ends of a search that are faster than a slow point by up to this factor are looked below too; and how many are, the slowest."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,8 @@ class FixedPoint:
     - `residual`: the largest |F(s) − s| of a unit. `eigenvalues`: of the Jacobian there, largest first.
     - `index`: how many directions lead away. `sign`: of det(I − J); 0 if it is too close to zero to tell.
     - `starts`: how many starts ended here. `is_far`: outside of what the network visits.
-    - `period`: 1, or that of the cycle that it is a point of.
+    - `period`: 1, or that of the cycle that it is a point of. `marginal`: how near to 1 the size of an eigenvalue must be for it
+      to count as neither attracting nor repelling.
     """
 
     state: Float[Tensor, " S"]
@@ -52,14 +63,15 @@ class FixedPoint:
     sign: int
     is_far: bool = False
     period: int = 1
+    marginal: float = MARGINAL
 
     @property
     def index(self) -> int:
-        return int((self.eigenvalues.abs() > 1 + MARGINAL).sum())
+        return int((self.eigenvalues.abs() > 1 + self.marginal).sum())
 
     @property
     def is_marginal(self) -> bool:
-        return bool(((self.eigenvalues.abs() - 1).abs() <= MARGINAL).any())
+        return bool(((self.eigenvalues.abs() - 1).abs() <= self.marginal).any())
 
     @property
     def is_spiral(self) -> bool:
@@ -80,15 +92,6 @@ class FixedPoint:
         spiral = ", spiral" if self.is_spiral else ""
         period = f" of period {self.period}" if self.period > 1 else ""
         return f"{self.kind}{index}{period}{spiral}"
-
-
-@dataclass(frozen=True)
-class SlowPoint:
-    """A place where the network lingers: `speed` is q = ½‖F(s) − s‖² at its minimum."""
-
-    state: Float[Tensor, " S"]
-    speed: float
-    eigenvalues: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +141,7 @@ class FixedPoints(Result):
     def line_attractor(self) -> bool:
         """Whether points with one eigenvalue near 1 and no direction away line up along a curve."""
         standing = [(p.state, p.eigenvalues) for p in self.points if p.index == 0]
-        standing += [(p.state, p.eigenvalues) for p in self.slow]
+        standing += [(p.state, p.eigenvalues) for p in self.slow if p.is_reachable]
         near = [
             s for s, values in standing if float((values[0] - 1).abs()) < 0.05 and bool((values[1:].abs() < 0.95).all())
         ]
@@ -153,8 +156,10 @@ class FixedPoints(Result):
         more = f"; {len(self.cycles)} cycle(s)" if self.cycles else ""
         line = "; they form a line attractor" if self.line_attractor else ""
         held = f"input {self.input}: " if self.input else ""
+        beyond = sum(not point.is_reachable for point in self.slow)
+        slow = f"{len(self.slow)} slow point(s){f', {beyond} of them out of reach' if beyond else ''}"
         return (
-            f"{held}{len(self.points)} fixed point(s): {found}{more}; {len(self.slow)} slow point(s){line}; "
+            f"{held}{len(self.points)} fixed point(s): {found}{more}; {slow}{line}; "
             f"{self.unconverged} of {self.starts} starts unconverged. Completeness {self.completeness}."
         )
 
@@ -193,6 +198,16 @@ class FixedPoints(Result):
             "input": self.input,
             "points": self._rows(),
             "slow_points": len(self.slow),
+            "slow": [
+                {
+                    "speed": point.speed,
+                    "slope": point.slope,
+                    "largest_eigenvalue": float(point.eigenvalues[0].abs()),
+                    "is_far": point.is_far,
+                    "is_reachable": point.is_reachable,
+                }
+                for point in self.slow
+            ],
             "unconverged": self.unconverged,
             "starts": self.starts,
             "completeness": self.completeness,
@@ -216,6 +231,7 @@ def find_fixed_points(
     tolerance: float = 1e-12,
     slow: float = 1e-6,
     period: int = 1,
+    marginal: float = MARGINAL,
     seed: int = 0,
     also: Float[Tensor, "N S"] | None = None,
 ) -> FixedPoints:
@@ -227,6 +243,8 @@ def find_fixed_points(
     - `visited`: states that the network has been in (otherwise under noise as input); half of the starts get noise of `noise`
       times their spread. `period`: also look for cycles up to this period.
     - `slow`: the speed below which a minimum is reported as a slow point. `also`: states to start from besides, as they are.
+    - `marginal`: how near to 1 the size of an eigenvalue must be for it to count as neither attracting nor repelling. A flow with
+      a small step needs a small number: over a step of 0.01, a spiral that grows by e in ten units of time has |λ| = 1.001.
 
     ```python
     found = rc.find_fixed_points(rc.Recurrent("gru", 2, 8), starts=64)
@@ -240,6 +258,8 @@ def find_fixed_points(
         raise ShapeError(f"visited must be states [M, {F.size}]; got {list(visited.shape)}.")
     if not bool(torch.isfinite(visited).all()):
         raise ShapeError("the visited states are not all finite: the network diverged, or a weight is NaN.")
+    if not 0 <= marginal < 1:
+        raise OptionError(f"marginal must lie in [0, 1); got {marginal}.")
     if starts < 1 or period < 1:
         raise OptionError(f"starts and period must be at least 1; got {starts} and {period}.")
     visited = visited.to(F.dtype)
@@ -256,7 +276,7 @@ def find_fixed_points(
     def value(s: Tensor) -> Tensor:
         return F(s, frozen)
 
-    solver = _Search(value, both, visited, iterations, tolerance, slow, F.local)
+    solver = _Search(value, both, visited, iterations, tolerance, slow, marginal, F.local)
     solver.go(first)
     for _ in range(4):  # between points that are known lie those that trajectories seldom pass
         before = len(solver.points)
@@ -268,7 +288,7 @@ def find_fixed_points(
             break
     cycles: list[FixedPoint] = []
     for p in range(2, period + 1):
-        several = _Search(*_repeated(value, both, p), visited, iterations, tolerance, slow)
+        several = _Search(*_repeated(value, both, p), visited, iterations, tolerance, 0.0, marginal)
         several.go(first)
         cycles += _new_cycles(value, several.points, [*solver.points, *cycles], p)
     return FixedPoints(
@@ -367,15 +387,17 @@ class _Search:
         iterations: int,
         tolerance: float,
         slow: float,
+        marginal: float,
         local: slice | None = None,
     ) -> None:
-        self.value, self.both, self.local = value, both, local
+        self.value, self.both, self.local, self.marginal = value, both, local, marginal
         self.iterations, self.tolerance, self.slow_speed = iterations, tolerance, slow
         self.points: list[FixedPoint] = []
         self.slow: list[SlowPoint] = []
         self.unconverged = self.starts = 0
         self.centre = visited.mean(0)
         self.radius = float((visited - self.centre).norm(dim=1).max()) + 1e-3
+        self.visited = visited
 
     @torch.no_grad()
     def go(self, starts: Tensor) -> None:
@@ -386,11 +408,36 @@ class _Search:
         scale = 1 + ends.abs().amax(1)
         exact = residuals <= self.tolerance * scale
         self._add_points(ends[exact])
-        rest = ends[~exact]
-        speeds = (self.value(rest) - rest).square().sum(1) / 2 if len(rest) else torch.empty(0)
-        lingering = speeds < self.slow_speed
-        self._add_slow(rest[lingering], speeds[lingering])
-        self.unconverged += len(starts) - int(exact.sum()) - int(lingering.sum())
+        lingering = self._look_below(ends[~exact]) if self.slow_speed > 0 else 0
+        self.unconverged += len(starts) - int(exact.sum()) - lingering
+
+    def _look_below(self, ends: Tensor) -> int:
+        """Slow points below where starts came to a stop, and fixed points that lie there; how many of the ends led to one."""
+        speeds = self._speeds(ends)
+        near = (speeds < NEAR_SLOW * self.slow_speed).nonzero()[:, 0]
+        near = near[speeds[near].argsort()][:MOST_SLOW]
+        if not len(near):
+            return 0
+        below = _in_chunks(lambda part: minimise_speed(self.value, self.both, part, 2 * self.radius), ends[near])
+        polished, residuals = self._polish(below.clone())
+        exact = residuals <= self.tolerance * (1 + polished.abs().amax(1))
+        # where gates close on the way to infinity, F(s) − s falls below any tolerance without a fixed point
+        exact &= (polished - self.centre).norm(dim=1) <= 2 * self.radius
+        self._add_points(polished[exact])
+        rest = below[~exact]
+        if not len(rest):
+            return int(exact.sum())
+        slope, change = _in_chunks(lambda part: slopes(self.both, part), rest).unbind(1)
+        speeds = self._speeds(rest)
+        lingering = (slope <= FLAT) & (change <= STILL) & (speeds < self.slow_speed)
+        self._add_slow(rest[lingering], speeds[lingering], slope[lingering])
+        return int(exact.sum()) + int(lingering.sum())
+
+    def _speeds(self, s: Tensor) -> Tensor:
+        return (self.value(s) - s).square().sum(1) / 2 if len(s) else torch.empty(0, dtype=s.dtype)
+
+    def _is_far(self, state: Tensor) -> bool:
+        return float((state - self.centre).norm()) > 2 * self.radius
 
     def _polish(self, s: Tensor) -> tuple[Tensor, Tensor]:
         """Newton where it helps: a few steps, each kept only if it comes closer."""
@@ -440,12 +487,14 @@ class _Search:
                     values,
                     count,
                     0 if degenerate else int(sign),
-                    float((state - self.centre).norm()) > 2 * self.radius,
+                    self._is_far(state),
+                    marginal=self.marginal,
                 )
             )
 
-    def _add_slow(self, found: Tensor, speeds: Tensor) -> None:
+    def _add_slow(self, found: Tensor, speeds: Tensor, slope: Tensor) -> None:
         order = speeds.argsort()
+        low, high = reachable_range(self.value, self.visited)
         for k in order.tolist():
             state = found[k]
             scale = 1 + float(state.norm())
@@ -453,7 +502,9 @@ class _Search:
             if any(float((other - state).norm()) < 1e-2 * scale for other in near):
                 continue
             values = torch.linalg.eigvals(self.both(state[None])[1][0])
-            self.slow.append(SlowPoint(state, float(speeds[k]), values[values.abs().argsort(descending=True)]))
+            values = values[values.abs().argsort(descending=True)]
+            inside = bool(((low <= state) & (state <= high)).all())
+            self.slow.append(SlowPoint(state, float(speeds[k]), values, float(slope[k]), self._is_far(state), inside))
             if len(self.slow) >= 200:
                 return
 

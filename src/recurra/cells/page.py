@@ -11,7 +11,7 @@ from recurra.cells.catalogue import CATALOGUE
 from recurra.cells.graph import LEAVES, NORM_EPSILON, Graph, write
 from recurra.cells.notation import Cell
 from recurra.cells.operations import ACTIVATIONS
-from recurra.cells.parameters import Fixed, Learned
+from recurra.cells.parameters import Fixed, Groups, Learned
 from recurra.cells.picture import draw
 from recurra.errors import OptionError, RecurraError
 
@@ -90,8 +90,9 @@ def _declared(declared: Learned | Fixed) -> tuple[str, str]:
     value = declared.value
     if isinstance(value, (int, float)):
         first = f"{value:g}"
-    elif isinstance(value, Sequence):
-        first = ", ".join(f"{v:g}" for v in value) + " (equal groups of units)"
+    elif isinstance(value, Sequence | Groups):
+        values = value.values if isinstance(value, Groups) else value
+        first = ", ".join(f"{v:g}" for v in values) + " (equal groups of units)"
     else:
         first = f"{value!r} (evenly over the units)"
     if isinstance(declared, Fixed):
