@@ -247,10 +247,12 @@ class Campaign:
         for _ in range(kills):
             chosen = self.draw.random() < 0.6
             moment = "start" if not (folder / "recipe.json").exists() else "training or resume"
-            point = self.draw.randrange(1, 300)
+            point = 1 + int(
+                300 * self.draw.random() ** 3
+            )  # early ones more often: else a run is over after a few kills
             child = start(self.command(folder), self.log, partial(kill_at, point) if chosen else None)
             if not chosen:
-                time.sleep(self.draw.uniform(0.0, 0.6 * self.times["whole"]))
+                time.sleep(0.6 * self.times["whole"] * self.draw.random() ** 2)
                 os.kill(child, signal.SIGKILL)
             code = wait(child)
             if code == -signal.SIGKILL:
@@ -322,14 +324,14 @@ class Campaign:
             self.check(folder, self.page, "report")
 
     def go_on(self, kills: int, ranks: bool = False) -> Tally:
-        """Until so many processes were killed: of 20, three of a report, two of two ranks; or these alone."""
+        """Until so many processes were killed: of one rank, of a report, and of two ranks; or these alone."""
         while sum(self.tally.kills.values()) < kills and len(self.tally.lost) < 10:
             if not ranks:
-                self.one_run(min(15, kills))
+                self.one_run(min(40, kills))
             if not ranks and (kills > 20 or self.tally.runs % 3 == 1):
-                self.one_report(3)
+                self.one_report(5)
             if ranks or kills > 20 or self.tally.runs % 3 == 1:
-                self.one_pair(4 if ranks else 2)
+                self.one_pair(5)
             done = sum(self.tally.kills.values())
             said = f"{done} kills, {self.tally.runs} runs compared, lost: {self.tally.lost}"
             print(said, file=sys.stderr, flush=True)
