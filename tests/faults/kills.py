@@ -32,7 +32,7 @@ os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # as `import recurra` doe
 import torch
 import torch.distributed as dist
 
-from recurra.cli.main import run
+from recurra.cli.main import _command, run
 from recurra.training.distributed import WAIT
 
 TOUCHES = ("write", "fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "open", "ftruncate", "pwrite")
@@ -42,13 +42,13 @@ MEETINGS = {
     "set": 3,
     "wait": 3,
     "broadcast_object_list": 4,
-    "all_gather": 60,
-    "all_reduce": 70,
+    "all_gather": 240,
+    "all_reduce": 260,
 }
 """Calls at which ranks meet, and how often a run makes them at most: before or after one of them a rank can be killed."""
 SMALL = [
     *("model.hidden_size=5", "model.embedding_size=4", "training.batch_size=4", "training.truncation=every:8"),
-    *("training.warmup=2", "training.steps=60", "training.validate_every=10", "training.save_every=3", "engine=eager"),
+    *("training.warmup=2", "training.steps=240", "training.validate_every=10", "training.save_every=3", "engine=eager"),
 ]
 DEAD = 60.0
 """Seconds within which the other ranks must end."""
@@ -252,7 +252,7 @@ class Campaign:
             )  # early ones more often: else a run is over after a few kills
             child = start(self.command(folder), self.log, partial(kill_at, point) if chosen else None)
             if not chosen:
-                time.sleep(0.6 * self.times["whole"] * self.draw.random() ** 2)
+                time.sleep(0.3 * self.times["whole"] * self.draw.random())
                 os.kill(child, signal.SIGKILL)
             code = wait(child)
             if code == -signal.SIGKILL:
@@ -308,7 +308,7 @@ class Campaign:
         self.log.unlink(missing_ok=True)
         for _ in range(kills):
             chosen = self.draw.random() < 0.7
-            point = self.draw.randrange(1, 120)
+            point = self.draw.randrange(1, 28)  # it makes 24 of them
             child = start(self._explain(folder), self.log, partial(kill_at, point) if chosen else None)
             if not chosen:
                 time.sleep(self.draw.uniform(0.0, self.times["report"]))
@@ -329,9 +329,9 @@ class Campaign:
             if not ranks:
                 self.one_run(min(40, kills))
             if not ranks and (kills > 20 or self.tally.runs % 3 == 1):
-                self.one_report(5)
+                self.one_report(6)
             if ranks or kills > 20 or self.tally.runs % 3 == 1:
-                self.one_pair(5)
+                self.one_pair(6)
             done = sum(self.tally.kills.values())
             said = f"{done} kills, {self.tally.runs} runs compared, lost: {self.tally.lost}"
             print(said, file=sys.stderr, flush=True)
@@ -345,6 +345,8 @@ def prepare() -> None:
     import recurra.plots
     import recurra.report.contents
     import recurra.tasks.train  # noqa: F401
+
+    _command()
 
 
 if __name__ == "__main__":

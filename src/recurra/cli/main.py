@@ -7,7 +7,8 @@ import os
 import sys
 import tempfile
 import traceback
-from typing import cast
+from functools import cache
+from typing import Any, cast
 
 import typer
 
@@ -125,12 +126,18 @@ def options(
     """Recurrent networks from their equations."""
 
 
+@cache
+def _command() -> Any:
+    """All verbs, parsed from their signatures once: that takes longer than many of them."""
+    return typer.main.get_command(app)
+
+
 def run(arguments: list[str]) -> int:
     """Run one command; the exit code."""
     opening.reset()
     try:
         with shown():
-            return app(arguments, standalone_mode=False) or 0
+            return _command()(arguments, standalone_mode=False) or 0
     except RecurraError as error:
         return _fail(str(error))
     except _UsageError as error:
