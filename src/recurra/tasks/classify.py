@@ -187,6 +187,7 @@ class LabelTask(StepTask[Labeller]):
     """A model that predicts labels. With the vocabulary of a run folder, data is needed only for training and evaluation."""
 
     data_kind: ClassVar[str | None] = "labelled"
+    keeps: ClassVar[Any] = {"inputs": dict, "labels": {str: int}, "columns": {str: str}}
     per_step = False
 
     @classmethod

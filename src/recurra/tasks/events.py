@@ -96,6 +96,13 @@ class EventTask(StepTask[EventModel]):
     """A model of an event log."""
 
     data_kind = "events"
+    keeps: ClassVar[Any] = {
+        "activities": [str],
+        "values": {str: [str]},
+        "mean": [float],
+        "scale": [float],
+        "gap": [float],
+    }
     unit = "event"
     factorisation = "A product of conditionals: P(case) = Π P(event t | events before, their times and attributes)."
 
@@ -134,7 +141,9 @@ class EventTask(StepTask[EventModel]):
 
     @cached_property
     def code(self) -> CaseCode:
-        return CaseCode(**self.kept) if self.kept is not None else CaseCode.of(self.parts["train"])
+        if self.kept is None:
+            return CaseCode.of(self.parts["train"])
+        return CaseCode(**{name: self.kept[name] for name in self.keeps})
 
     @property
     def predicted(self) -> dict[str, int]:
