@@ -31,8 +31,8 @@ DEEP = 0.12
 """The share of inputs that go through a whole task, which takes longer than reading."""
 SETTINGS = 0.25
 """The share of inputs that are settings."""
-FOLDERS = 0.01
-"""The share of inputs that are run folders, which take longest."""
+FOLDERS = 0.05
+"""The share of inputs that are run folders."""
 
 
 class TooSlow(BaseException):
