@@ -143,7 +143,12 @@ class EventTask(StepTask[EventModel]):
     def code(self) -> CaseCode:
         if self.kept is None:
             return CaseCode.of(self.parts["train"])
-        return CaseCode(**{name: self.kept[name] for name in self.keeps})
+        made = CaseCode(**{name: self.kept[name] for name in self.keeps})
+        if [len(made.mean), len(made.scale), len(made.gap)] not in ([0, 0, 0], [TIME_FEATURES, TIME_FEATURES, 2]):
+            raise DataError(
+                f"vocabulary.json scales times by {len(made.mean)} means, which do not fit. Put back a copy of it."
+            )
+        return made
 
     @property
     def predicted(self) -> dict[str, int]:

@@ -231,6 +231,10 @@ class SeriesTask(ForecastTask):
     def scaling(self) -> Scaling:
         data = self.settings.data
         if self.kept is not None:
+            if len({len(self.kept[name]) for name in ("columns", "mean", "scale", "deviation")}) > 1:
+                raise DataError(
+                    "vocabulary.json scales another number of columns than it names. Put back a copy of it."
+                )
             return Scaling(tuple(self.kept["mean"]), tuple(self.kept["scale"]), data.log, data.difference)
         series = self.parts.learned
         if not self.binary:

@@ -13,6 +13,16 @@ from recurra.errors import RunError, quoted
 
 TOKENIZER: dict[str, Any] = {"kind": str, "sequences": bool, "symbols?": [str], "cut?": bool, "model?": dict}
 """A tokenizer."""
+SEQUENCES: dict[str, Any] = {
+    "kind": str,
+    "tokenizer?": TOKENIZER,
+    "tokeniser?": TOKENIZER,
+    "mean?": [float],
+    "scale?": [float],
+    "indicated?": [int],
+    "mix?": [[float]],
+}
+"""How labelled sequences become tokens or channels."""
 MOST = 2**40
 """The largest count that is one."""
 
