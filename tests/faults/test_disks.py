@@ -6,6 +6,7 @@ A disk is a tmpfs of a few pages, which root can mount; where nothing can be mou
 import errno
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -156,6 +157,39 @@ def test_no_file_is_left_although_there_is_room(
             finish(place / "run", whole)
     assert steps[0] == 0
     assert steps[-1] == STEPS
+
+
+def test_explaining_on_a_full_disk_leaves_nothing_by_halves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is refused in a line or done; no file is empty or cut off, and with room it is as if nothing was."""
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat on a mat. " * 40)
+    small = [
+        "model.hidden_size=4",
+        "training.steps=4",
+        "training.warmup=1",
+        "training.truncation=every:8",
+        "engine=eager",
+    ]
+    assert run(["train", "text", f"data.path={text}", *small, "--out", str(tmp_path / "run")]) == 0
+    explain = ["--table", "the cat", "--gradients", "--steps", "8"]
+    shutil.copytree(tmp_path / "run", tmp_path / "explained")
+    assert run(["explain", str(tmp_path / "explained"), *explain]) == 0
+    expected, codes = contents(tmp_path / "explained"), []
+    need = sum(-(-len(data) // 4096) for data in contents(tmp_path / "run").values())
+    for pages in (2, 4, 7, 12, 20, 35, 60, 400):
+        with disk(tmp_path / "disk", f"size={4 * (need + 16 + pages)}k") as place:
+            folder = Path(shutil.copytree(tmp_path / "run", place / "run"))
+            codes.append(run(["explain", str(folder), *explain]))
+            if codes[-1]:
+                assert codes[-1] == 2
+                assert "No space left on device" in one_line(capsys)
+            found = contents(folder)
+            assert {name: data for name, data in found.items() if expected.get(name) != data} == {}
+            mount(place, "-o", "remount,size=32m")
+            assert run(["explain", str(folder), *explain]) == 0
+            assert contents(folder) == expected
+    assert 2 in codes
+    assert codes[-1] == 0
 
 
 class Deadly(io.FileIO):
