@@ -290,7 +290,9 @@ class Campaign:
             moment = f"rank {victim}, {'after' if after else 'before'} {name} {number}" if chosen else f"rank {victim}"
             self.tally.kills[f"2 ranks, {'a chosen meeting' if chosen else 'a random time'}"] += killed
             lines = self.said().splitlines()
-            told = [line for line in lines if line.startswith("recurra: ")]
+            told = [
+                line for line in lines if line.startswith("recurra: ") and f" {folder}: " not in line
+            ]  # not remarks
             if code not in (0, 2) or (code == 2 and (len(told) != 1 or lines[-1] != told[0])):
                 self.lose(folder, f"2 ranks, {moment}: the other ended with {code} and {len(lines)} lines")
             if not killed:  # both came to their end before the moment did
