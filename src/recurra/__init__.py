@@ -7,8 +7,13 @@ run = rc.fit(model, batches, loss=loss, steps=2000)                      your ow
 trace = rc.Recurrent("gru", 64, 256)(x, lengths=lengths)                 only the layer, in your own loop
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+if "WORLD_SIZE" in os.environ:
+    # of a rank that has died torch prints forty frames of C++; our one line says it. Torch reads this when it is imported
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 from recurra.cells.catalogue import CATALOGUE, find_cell
 from recurra.cells.grammar import read_cell

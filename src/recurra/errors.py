@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import reprlib
 from collections.abc import Iterable
 
@@ -107,6 +108,7 @@ LONGEST, ENDING = 300, 110
 
 def one_line(message: str, longest: int = LONGEST) -> str:
     """A message on one line, control characters escaped, at most so long: the middle is left out."""
+    message = re.sub(r"\s*\n\s*", " ", message.strip())
     if not message.isprintable():
         message = "".join(each if each.isprintable() else repr(each)[1:-1] for each in message)
     return message if len(message) <= longest else f"{message[: longest - ENDING - 3]} … {message[-ENDING:]}"

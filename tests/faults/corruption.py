@@ -208,9 +208,10 @@ def judge(found: Answer, truth: Answer) -> str:
     lines = found.err.splitlines()
     if "Traceback" in found.err or any(not line.startswith("recurra: ") for line in lines):
         return f"WRONG: says {found.err[:300]!r}"
+    if found.code not in (0, 2):
+        return f"WRONG: exit code {found.code}, says {found.err[:300]!r}"
     if found.code == 2:
-        fell = "cannot be used for this" in found.err
-        return ("fell through" if fell else "refused") if lines and not found.out else f"WRONG: {found.out[:200]!r}"
+        return "refused" if lines and not found.out else f"WRONG: {found.out[:200]!r}"
     if found.out == truth.out:
         return "same" if not lines else "same, and named"
     value = found.value
@@ -247,7 +248,7 @@ def campaign(place: Path, count: int, seed: int = 0, most_verbs: int = 2) -> Cam
             except Exception as error:
                 verdict = f"WRONG: {type(error).__name__}: {error}"
             found.counts[verdict.partition(":")[0]] += 1
-            if verdict.startswith(("WRONG", "fell")):
+            if verdict.startswith("WRONG"):
                 found.wrong.append(f"{kind}, {what}, {verb[0]}: {verdict}")
     return found
 

@@ -1,8 +1,9 @@
 """Runs that are killed at random and at chosen moments, again and again, and must end as one that was left in peace, to the byte.
 
-`python -m tests.faults.kills --kills 1000` runs a campaign and prints its counts. A parent imports everything once and forks a
-child for each start, so that a start takes milliseconds; nothing is trained in the parent. A child is killed by itself at a
-chosen call of the file system, or by its parent after some milliseconds.
+`python -m tests.faults.kills --kills 1000` runs a campaign and prints its counts; with `--ranks` only pairs of ranks. A parent
+imports everything once and forks a child for each start, so that a start takes milliseconds; nothing is trained in the parent. A
+child is killed by itself at a chosen call of the file system, or at a chosen meeting of ranks, or by its parent after some
+milliseconds. A run that is lost is kept, with what was said, in the folder that its line names.
 """
 
 from __future__ import annotations
@@ -22,18 +23,32 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # as `import recurra` does for ranks: it must come before torch
 
-from recurra.cli.main import run
+import torch
+import torch.distributed as dist
+
+from recurra.cli.main import _command, run
+from recurra.training.distributed import WAIT
 
 TOUCHES = ("write", "fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "open", "ftruncate", "pwrite")
 """Calls of the file system at which a child can be killed."""
+MEETINGS = {
+    **dict.fromkeys(("rendezvous", "init_process_group", "barrier", "destroy_process_group"), 1),
+    "set": 3,
+    "wait": 3,
+    "broadcast_object_list": 4,
+    "all_gather": 60,
+    "all_reduce": 70,
+}
+"""Calls at which ranks meet, and how often a run makes them at most: before or after one of them a rank can be killed."""
 SMALL = [
     *("model.hidden_size=5", "model.embedding_size=4", "training.batch_size=4", "training.truncation=every:8"),
-    *("training.warmup=2", "training.steps=60", "training.validate_every=10", "training.save_every=3", "engine=eager"),
+    *("training.warmup=2", "training.validate_every=10", "training.save_every=3", "engine=eager"),
 ]
 DEAD = 60.0
 """Seconds within which the other ranks must end."""
@@ -65,10 +80,28 @@ def kill_at(point: int) -> None:
         setattr(os, name, guard(getattr(os, name)))
 
 
+def kill_at_meeting(name: str, number: int, after: bool) -> None:
+    """Kill this process just before, or after, the so-many-th call at which ranks meet."""
+    holder: Any = dist.PrefixStore if name in ("set", "wait") else dist
+    real, count = getattr(holder, name), 0
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == number and not after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        given = real(*args, **kwargs)
+        if count == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return given
+
+    setattr(holder, name, call)
+
+
 def start(
     arguments: list[str],
     log: Path,
-    point: int = 0,
+    prepare: Callable[[], None] | None = None,
     environment: dict[str, str] | None = None,
     modules: Path | None = None,
 ) -> int:
@@ -84,8 +117,8 @@ def start(
         sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
         os.environ.update(environment or {})
         torch.set_num_threads(1)
-        if point:
-            kill_at(point)
+        if prepare is not None:
+            prepare()
         code = run(arguments)
         if modules is not None:
             modules.write_text("\n".join(sys.modules))
@@ -121,13 +154,14 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 class Campaign:
-    def __init__(self, place: Path, seed: int = 0):
-        self.place, self.draw, self.tally = place, random.Random(seed), Tally()
+    def __init__(self, place: Path, keep: Path, seed: int = 0):
+        self.place, self.keep, self.draw, self.tally = place, keep, random.Random(seed), Tally()
         words = random.Random(0)
         text = " ".join(words.choice(["the", "cat", "sat", "on", "a", "mat.\n"]) for _ in range(300))
         (place / "text.txt").write_text(text + "\n")
         self.log = place / "log.txt"
-        self.train = ["train", "text", f"data.path={place / 'text.txt'}", *SMALL]
+        small = ["train", "text", f"data.path={place / 'text.txt'}", *SMALL]
+        self.train, self.train_pair = ([*small, f"training.steps={steps}"] for steps in (240, 60))
         self.times: dict[str, float] = {}
         self._learn_imports()
         self.whole = self._whole("whole", 1)
@@ -145,7 +179,8 @@ class Campaign:
 
     def _whole(self, name: str, ranks: int) -> dict[str, bytes]:
         began = time.monotonic()
-        assert self._ranks([*self.train, "--out", str(self.place / name)], ranks) == [0] * ranks, self.said()
+        train = self.train if ranks == 1 else self.train_pair
+        assert self._ranks([*train, "--out", str(self.place / name)], ranks) == [0] * ranks, self.said()
         self.times[name] = time.monotonic() - began
         return contents(self.place / name)
 
@@ -160,36 +195,51 @@ class Campaign:
     def _explain(folder: Path) -> list[str]:
         return ["explain", str(folder), "--table", "the cat"]
 
-    def said(self) -> str:
-        return self.log.read_text()[-2000:] if self.log.exists() else ""
+    def said(self, most: int = 2000) -> str:
+        return self.log.read_text()[-most:] if self.log.exists() else ""
+
+    def lose(self, folder: Path, how: str) -> None:
+        """Keep a run that is lost, and what was said, where it can be looked at."""
+        kept = self.keep / f"lost-{len(self.tally.lost)}"
+        kept.mkdir(parents=True)
+        shutil.copytree(folder, kept / folder.name, symlinks=True) if folder.exists() else None
+        (kept / "said.txt").write_text(f"{how}\n\n{self.said(10**6)}")
+        self.tally.lost.append(f"{kept}: {how}; {self.said()[-500:]}")
 
     def _ranks(self, arguments: list[str], ranks: int) -> list[int]:
         if ranks == 1:
             return [wait(start(arguments, self.log))]
         return [wait(child) for child in self._start_ranks(arguments, ranks)]
 
-    def _start_ranks(self, arguments: list[str], ranks: int) -> list[int]:
+    def _start_ranks(
+        self, arguments: list[str], ranks: int, victim: int = -1, how: Callable[[], None] | None = None, **wait: str
+    ) -> list[int]:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        common = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        common = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} | wait
         return [
-            start(arguments, self.log, environment=common | {"RANK": str(k), "LOCAL_RANK": str(k)})
+            start(
+                arguments,
+                self.log if k == 1 - victim or victim < 0 else self.place / "victim.txt",
+                how if k == victim else None,
+                common | {"RANK": str(k), "LOCAL_RANK": str(k)},
+            )
             for k in range(ranks)
         ]
 
-    def command(self, folder: Path) -> list[str]:
+    def command(self, folder: Path, ranks: int = 1) -> list[str]:
         """Resume what is there, or start it."""
         if (folder / "recipe.json").exists():
             return ["train", "--resume", str(folder)]
-        return [*self.train, "--out", str(folder)]
+        return [*(self.train if ranks == 1 else self.train_pair), "--out", str(folder)]
 
     def check(self, folder: Path, expected: dict[str, bytes], how: str) -> None:
         found = contents(folder)
         self.tally.runs += 1
         different = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
         if different:
-            self.tally.lost.append(f"{how}: {different} differ; {self.said()[-500:]}")
+            self.lose(folder, f"{how}: {different} differ")
 
     def one_run(self, kills: int) -> None:
         """One run that is killed so many times while it starts, trains, saves and resumes."""
@@ -199,20 +249,23 @@ class Campaign:
         for _ in range(kills):
             chosen = self.draw.random() < 0.6
             moment = "start" if not (folder / "recipe.json").exists() else "training or resume"
-            child = start(self.command(folder), self.log, self.draw.randrange(1, 300) if chosen else 0)
+            point = 1 + int(
+                300 * self.draw.random() ** 3
+            )  # early ones more often: else a run is over after a few kills
+            child = start(self.command(folder), self.log, partial(kill_at, point) if chosen else None)
             if not chosen:
-                time.sleep(self.draw.uniform(0.0, 0.6 * self.times["whole"]))
+                time.sleep(0.3 * self.times["whole"] * self.draw.random())
                 os.kill(child, signal.SIGKILL)
             code = wait(child)
             if code == -signal.SIGKILL:
                 self.tally.kills[f"{moment}, {'a chosen call' if chosen else 'a random time'}"] += 1
             elif code:
-                self.tally.lost.append(f"{moment}: exit {code}: {self.said()[-500:]}")
+                self.lose(folder, f"{moment}: exit {code}")
             else:  # it came to its end before the moment did
                 break
         code = wait(start(self.command(folder), self.log))
         if code:
-            self.tally.lost.append(f"the last start: exit {code}: {self.said()[-500:]}")
+            self.lose(folder, f"the last start: exit {code}")
         else:
             self.check(folder, self.whole, "one rank")
 
@@ -222,20 +275,31 @@ class Campaign:
         shutil.rmtree(folder, ignore_errors=True)
         for _ in range(kills):
             self.log.unlink(missing_ok=True)
-            children = self._start_ranks(self.command(folder), 2)
-            time.sleep(self.draw.uniform(0.0, 0.9 * self.times["pair"]))
-            victim = self.draw.randrange(2)
-            os.kill(children[victim], signal.SIGKILL)
+            victim, chosen = self.draw.randrange(2), self.draw.random() < 0.6
+            name = self.draw.choice(list(MEETINGS))
+            number, after = self.draw.randint(1, MEETINGS[name]), self.draw.random() < 0.5
+            how = partial(kill_at_meeting, name, number, after) if chosen else None
+            children = self._start_ranks(self.command(folder, 2), 2, victim, how, **{WAIT: "3"})
+            if not chosen:
+                time.sleep(self.draw.uniform(0.0, 0.9 * self.times["pair"]))
+                os.kill(children[victim], signal.SIGKILL)
             killed = wait(children[victim]) == -signal.SIGKILL
             began = time.monotonic()
             code = wait(children[1 - victim], DEAD)
             self.tally.slowest = max(self.tally.slowest, time.monotonic() - began)
-            self.tally.kills["2 ranks, a random time"] += killed
-            if code not in (0, 2):
-                self.tally.lost.append(f"2 ranks: the other ended with {code}: {self.said()[-800:]}")
+            moment = f"rank {victim}, {'after' if after else 'before'} {name} {number}" if chosen else f"rank {victim}"
+            self.tally.kills[f"2 ranks, {'a chosen meeting' if chosen else 'a random time'}"] += killed
+            lines = self.said().splitlines()
+            told = [
+                line for line in lines if line.startswith("recurra: ") and f" {folder}: " not in line
+            ]  # not remarks
+            if code not in (0, 2) or (code == 2 and (len(told) != 1 or lines[-1] != told[0])):
+                self.lose(folder, f"2 ranks, {moment}: the other ended with {code} and {len(lines)} lines")
+            if not killed:  # both came to their end before the moment did
+                break
         self.log.unlink(missing_ok=True)
-        if self._ranks(self.command(folder), 2) != [0, 0]:
-            self.tally.lost.append(f"2 ranks, the last start: {self.said()[-500:]}")
+        if self._ranks(self.command(folder, 2), 2) != [0, 0]:
+            self.lose(folder, "2 ranks, the last start")
         else:
             self.check(folder, self.pair, "2 ranks")
 
@@ -248,7 +312,8 @@ class Campaign:
         self.log.unlink(missing_ok=True)
         for _ in range(kills):
             chosen = self.draw.random() < 0.7
-            child = start(self._explain(folder), self.log, self.draw.randrange(1, 120) if chosen else 0)
+            point = self.draw.randrange(1, 28)  # it makes 24 of them
+            child = start(self._explain(folder), self.log, partial(kill_at, point) if chosen else None)
             if not chosen:
                 time.sleep(self.draw.uniform(0.0, self.times["report"]))
                 os.kill(child, signal.SIGKILL)
@@ -256,19 +321,21 @@ class Campaign:
             empty = [file for file in folder.rglob("*") if file.is_file() and not file.stat().st_size]
             empty = [file for file in empty if not file.name.startswith((".writing-", ".lock"))]
             if empty:
-                self.tally.lost.append(f"report: empty files {empty}")
+                self.lose(folder, f"report: empty files {empty}")
         if wait(start(self._explain(folder), self.log)):
-            self.tally.lost.append(f"report: {self.said()[-500:]}")
+            self.lose(folder, "report: the last start")
         else:
             self.check(folder, self.page, "report")
 
-    def go_on(self, kills: int) -> Tally:
-        """Until so many processes were killed: of 20, two of a report, one of two ranks."""
+    def go_on(self, kills: int, ranks: bool = False) -> Tally:
+        """Until so many processes were killed: of one rank, of a report, and of two ranks; or these alone."""
         while sum(self.tally.kills.values()) < kills and len(self.tally.lost) < 10:
-            self.one_run(min(15, kills))
-            if kills > 20 or self.tally.runs % 3 == 1:
-                self.one_report(3)
-                self.one_pair(2)
+            if not ranks:
+                self.one_run(min(40, kills))
+            if not ranks and (kills > 20 or self.tally.runs % 3 == 1):
+                self.one_report(6)
+            if ranks or kills > 20 or self.tally.runs % 3 == 1:
+                self.one_pair(6)
             done = sum(self.tally.kills.values())
             said = f"{done} kills, {self.tally.runs} runs compared, lost: {self.tally.lost}"
             print(said, file=sys.stderr, flush=True)
@@ -283,18 +350,23 @@ def prepare() -> None:
     import recurra.report.contents
     import recurra.tasks.train  # noqa: F401
 
+    _command()
+
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--ranks", action="store_true", help="kill one of two ranks, and nothing else")
+    parser.add_argument("--keep", type=Path, help="where runs that are lost are kept")
     given = parser.parse_args()
+    keep = given.keep or Path(tempfile.mkdtemp(prefix="recurra-lost-"))
     prepare()
     began = time.monotonic()
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # no kill depends on how fast the disk is
     with tempfile.TemporaryDirectory(dir=memory) as name:
-        made = Campaign(Path(name), given.seed)
-        tally = made.go_on(given.kills)
+        made = Campaign(Path(name), keep, given.seed)
+        tally = made.go_on(given.kills, given.ranks)
     print(
         f"{sum(tally.kills.values())} kills in {time.monotonic() - began:.0f} s: {dict(tally.kills)}; {tally.runs} runs"
     )

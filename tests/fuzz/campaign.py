@@ -1,4 +1,4 @@
-"""A campaign: fuzzed files for every reader, fuzzed values for every setting, in processes of their own.
+"""A campaign: fuzzed files for every reader, values for every setting, and run folders, in processes of their own.
 
     python -m tests.fuzz.campaign --minutes 10              or --inputs 100000
     python -m tests.fuzz.campaign --repeat 'file a.npz labelled 7 123'
@@ -31,6 +31,8 @@ DEEP = 0.12
 """The share of inputs that go through a whole task, which takes longer than reading."""
 SETTINGS = 0.25
 """The share of inputs that are settings."""
+FOLDERS = 0.05
+"""The share of inputs that are run folders."""
 
 
 class TooSlow(BaseException):
@@ -47,6 +49,8 @@ def draw_case(seed: int, number: int) -> str:
     from tests.fuzz.targets import READS, targets_for
 
     draw = random.Random(f"{seed}/{number}")
+    if draw.random() < FOLDERS:
+        return f"folder\t-\t-\t{seed}\t{number}"
     if draw.random() < SETTINGS:
         return f"settings\t-\t-\t{seed}\t{number}"
     file = draw.choice(list(FILES))
@@ -85,6 +89,7 @@ LIKELY = {
 def run_case(case: str, folder: Path) -> str:
     """Give an input to what it is for: `data`, or the message of the error."""
     from recurra.tasks.settings import LONGEST as LONGER
+    from tests.fuzz import folders
     from tests.fuzz.files import FILES
     from tests.fuzz.mutations import mutate
     from tests.fuzz.settings import assign
@@ -95,6 +100,8 @@ def run_case(case: str, folder: Path) -> str:
     with outcome(LONGER) if what == "settings" else outcome() as said:
         if what == "settings":
             assign(draw)
+        elif what == "folder":
+            folders.use(draw, folder)
         else:
             path = folder / file
             path.write_bytes(mutate(draw, file, FILES[file](draw)))
@@ -136,7 +143,7 @@ def work(seed: int, first: int, step: int, until: float, inputs: int, keep: Path
             slowest, largest = max(slowest, taken), max(largest, grown)
             if grown > MEMORY:
                 found = f"{grown} bytes"
-            counts[case.split("\t")[2] if case.startswith("file") else "settings"] += 1
+            counts[case.split("\t")[2] if case.startswith("file") else case.partition("\t")[0]] += 1
             if found is not None:
                 print(json.dumps({"case": case, "found": found}), flush=True)
                 if case.startswith("file") and (folder / case.split("\t")[1]).exists():

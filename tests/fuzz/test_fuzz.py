@@ -19,6 +19,7 @@ from hypothesis.extra import numpy as arrays
 
 from recurra.data.in_memory import TAKES, write_data
 from recurra.errors import RecurraError
+from tests.fuzz import folders
 from tests.fuzz.campaign import LIKELY, draw_case, run_case
 from tests.fuzz.files import FILES
 from tests.fuzz.targets import READS, outcome
@@ -31,7 +32,7 @@ SLOW = 30.0
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_files_and_settings(tmp_path: Path, part: int) -> None:
-    until, number = time.monotonic() + 0.7 * SECONDS / PARTS, part
+    until, number = time.monotonic() + 0.6 * SECONDS / PARTS, part
     while time.monotonic() < until:
         case, began = draw_case(SEED, number), time.monotonic()
         with warnings.catch_warnings():
@@ -44,6 +45,22 @@ def test_files_and_settings(tmp_path: Path, part: int) -> None:
         assert time.monotonic() - began < SLOW, case
         number += PARTS
     assert number > 200 * min(1, SECONDS / 60)
+
+
+def test_run_folders(tmp_path: Path) -> None:
+    """Two kinds of run; the campaign has them all."""
+    until, number = time.monotonic() + 0.15 * SECONDS, 0
+    while time.monotonic() < until or number < 10:
+        with warnings.catch_warnings(), outcome():
+            warnings.simplefilter("ignore")
+            try:
+                folders.use(random.Random(f"{SEED}/{number}"), tmp_path, ("text", "classify"))
+            except RecurraError:
+                raise
+            except Exception as error:
+                error.add_note(f"folders.use(random.Random('{SEED}/{number}'), place, ('text', 'classify'))")
+                raise
+        number += 1
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -1,13 +1,15 @@
 """Symbols drawn from a model: the distribution that is drawn from, and the ways a text ends."""
 
+import inspect
 from typing import Any
 
 import pytest
 import torch
 
+import recurra as rc
 from recurra.errors import OptionError
 from recurra.models.language import LanguageModel
-from recurra.models.sampling import Choice, sample
+from recurra.models.sampling import Choice, _follow, sample
 from tests.helpers import make_language_model
 
 V = 6
@@ -71,6 +73,25 @@ class TestChoice:
     def test_what_makes_no_sense_is_refused(self, wrong: dict[str, Any]) -> None:
         with pytest.raises(OptionError, match=next(iter(wrong))):
             Choice(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("cell", "layers", "options"),
+    [("lstm", 1, {}), ("gru", 2, {"tied": True}), ("skip(d=2)", 1, {"stop": 3}), ("lstm", 1, {"deep_output": 1})],
+    ids=str,
+)
+def test_a_stepper_draws_what_the_layers_do(cell: str, layers: int, options: dict[str, Any]) -> None:
+    """To the bit: then the same seed draws the same tokens for good."""
+    torch.manual_seed(0)
+    made = rc.Recurrent(cell, 8, 8, layers=layers, dropout=0.2, learn_initial=True)
+    model = LanguageModel(V, made, **options).eval()
+    with torch.no_grad():
+        _, first = model(torch.tensor([[1, 2]]))
+        follow, state = _follow(model, first), first
+        for token in [3, 0, 5, 5, 1] * 8:
+            logits, state = model.step(torch.tensor([token]), state)
+            assert torch.equal(follow(token), logits[0])
+    assert isinstance(inspect.getclosurevars(follow).nonlocals["stepper"], rc.Stepper)
 
 
 def test_greedy_follows_the_most_probable_symbol(model: LanguageModel) -> None:

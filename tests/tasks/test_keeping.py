@@ -122,6 +122,31 @@ def test_a_folder_that_goes_away_while_it_is_trained_in(
         assert contents(tmp_path / "moved") == whole
 
 
+@pytest.mark.parametrize("more", [[], ["training.average=ema:0.9"], ["training.learning_rate=3.0"]], ids=str)
+def test_the_bytes_of_best_are_the_same_after_a_resume(
+    more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it was stopped: before the best evaluation, at it, or after it, when the resume finds no better one."""
+    train = [*TRAIN[:-1], *more, "data.strings=200", "training.validate_every=2", "training.steps=10", "--out"]
+    assert run([*train, str(tmp_path / "whole")]) == 0
+    expected = contents(tmp_path / "whole")
+    assert "checkpoints/best/weights.safetensors" in expected
+    advance, stop = Trainer.advance, [0]
+
+    def hooked(self: Trainer, batch: Any) -> None:
+        advance(self, batch)
+        if self.step == stop[0]:
+            self.asked_to_stop = "a test"
+
+    monkeypatch.setattr(Trainer, "advance", hooked)
+    for stop[0] in (3, 4, 9):
+        folder = tmp_path / f"stopped-{stop[0]}"
+        assert run([*train, str(folder)]) == 0
+        assert RunFolder.open(folder).load().step == stop[0]
+        assert run(["train", "--resume", str(folder)]) == 0
+        assert contents(folder) == expected
+
+
 def test_a_clock_that_is_set_back(whole: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter(range(10**9, 0, -1000))
     monkeypatch.setattr("time.time", lambda: float(next(times)))

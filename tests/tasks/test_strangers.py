@@ -230,8 +230,7 @@ class TestCrafted:
     def test_recipes(self, name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         change(folder, "recipe.json", RECIPES[name])
         shutil.rmtree(folder / "checkpoints/previous-best", ignore_errors=True)
-        said = one_line(["evaluate", str(folder)], capsys)
-        assert "cannot be used for this" not in said or name == "a long name"
+        one_line(["evaluate", str(folder)], capsys)
         assert run(["runs", str(folder.parent)]) == 0
 
     @pytest.mark.parametrize("value", [3, [], {"a": 10**30}, {"tokens": None}, {"words": [["a"]]}, {"kind": "bpe"}])

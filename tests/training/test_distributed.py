@@ -1,11 +1,14 @@
 """Several ranks make the steps of one with the whole batch: the same losses, the same weights, stopped and resumed on either."""
 
+import itertools
 import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,9 @@ from safetensors.torch import load_file
 from torch import nn
 
 from recurra.cli.main import run
+from recurra.errors import OptionError, RunError
 from recurra.runs.metrics import read_rows
+from recurra.training import distributed
 from recurra.training.distributed import Ranks, join
 from tests.training.on_ranks import ADVANCE, Trainer, stop_at
 
@@ -238,3 +243,80 @@ class TestAlone:
             assert ranks == Ranks(rank=0, world=1)
             assert ranks.is_first
         assert not torch.distributed.is_initialized()
+
+
+SLOW_RANK = """
+import os, sys, time, torch
+from recurra.training.distributed import join
+rank = 0 if os.fork() else 1
+os.environ["RANK"] = str(rank)
+with join("cpu") as ranks:
+    time.sleep(5 * rank)                    # longer than it may take to come
+    total = ranks.sum(torch.ones(1))
+if rank == 0:
+    os.wait()
+    print(float(total))
+"""
+
+
+class TestDead:
+    """A rank that is waited for in vain ends the others with one line, soon."""
+
+    @pytest.fixture
+    def pair(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        found = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RECURRA_RANKS_WAIT": "1"}
+        for name, value in found.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
+        return found
+
+    def fails(self, rank: int, monkeypatch: pytest.MonkeyPatch) -> str:
+        monkeypatch.setenv("RANK", str(rank))
+        began = time.monotonic()
+        with pytest.raises(RunError) as caught, join("cpu"):
+            pass
+        assert time.monotonic() - began < 10
+        assert not torch.distributed.is_initialized()
+        return str(caught.value)
+
+    @pytest.mark.parametrize("rank", [0, 1])
+    @pytest.mark.usefixtures("pair")
+    def test_before_it_came(self, rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert "not all of the 2 ranks came within 1 s" in self.fails(rank, monkeypatch)
+
+    def test_after_it_came_and_before_it_was_connected(
+        self, pair: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Torch waits half an hour for it, unless it is told otherwise."""
+        monkeypatch.setattr(distributed, "_joined", itertools.count(7))
+
+        def come() -> None:
+            store = torch.distributed.TCPStore("127.0.0.1", int(pair["MASTER_PORT"]), 2, is_master=False)
+            torch.distributed.PrefixStore("recurra-7", store).set("here-1", "1")
+
+        other = threading.Thread(target=come)
+        other.start()
+        assert "another rank has ended" in self.fails(0, monkeypatch)
+        other.join()
+
+    @pytest.mark.parametrize("name", ["WORLD_SIZE", "RANK", "RECURRA_RANKS_WAIT"])
+    @pytest.mark.usefixtures("pair")
+    def test_numbers_that_are_none(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("RANK", "0")
+        monkeypatch.setenv(name, "two")
+        with pytest.raises(OptionError, match=f"{name} must be a number"), join("cpu"):
+            pass
+
+    @pytest.mark.slow
+    def test_one_that_is_slow_is_not_dead(self, pair: dict[str, str]) -> None:
+        done = subprocess.run(
+            [sys.executable, "-c", SLOW_RANK],
+            env=os.environ | pair | {"RECURRA_RANKS_WAIT": "3"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stdout == "2.0\n", done.stderr

@@ -1,11 +1,14 @@
-"""`recurra`: the verbs, and how every one of them fails: one line on standard error and exit code 2."""
+"""`recurra`: the verbs, and how each of them fails: a line on standard error and exit code 2, or 70 where the fault is ours."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from typing import cast
+import tempfile
+import traceback
+from functools import cache
+from typing import Any, cast
 
 import typer
 
@@ -36,7 +39,7 @@ from recurra.cli.lecture_scalar import scalar
 from recurra.cli.log import log
 from recurra.cli.mimic import mimic
 from recurra.cli.orders import orders
-from recurra.cli.output import opening, opens_runs
+from recurra.cli.output import opening, opens_runs, tell
 from recurra.cli.predict import predict
 from recurra.cli.recipes import recipes
 from recurra.cli.regions import regions
@@ -44,7 +47,7 @@ from recurra.cli.runs import runs
 from recurra.cli.sample import sample
 from recurra.cli.score import score
 from recurra.cli.serve import serve
-from recurra.cli.terminal import one_line, shown
+from recurra.cli.terminal import shown
 from recurra.cli.train import train
 from recurra.cli.translate import translate
 from recurra.cli.units import units
@@ -52,7 +55,9 @@ from recurra.cli.unroll import unroll
 from recurra.errors import RecurraError
 
 TRACEBACK = "RECURRA_TRACEBACK"
-"""Set, an error that is nobody's fault but ours is shown in full."""
+"""Set, an error that nobody foresaw is shown in full."""
+OURS = 70
+"""The exit code of an error that nobody foresaw (`EX_SOFTWARE` of sysexits.h); 2 is for what a user can put right."""
 
 # typer is built on click or carries its own copy of it, depending on its version: take the class from what it offers
 _UsageError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
@@ -121,12 +126,18 @@ def options(
     """Recurrent networks from their equations."""
 
 
+@cache
+def _command() -> Any:
+    """All verbs, parsed from their signatures once: that takes longer than many of them."""
+    return typer.main.get_command(app)
+
+
 def run(arguments: list[str]) -> int:
     """Run one command; the exit code."""
     opening.reset()
     try:
         with shown():
-            return app(arguments, standalone_mode=False) or 0
+            return _command()(arguments, standalone_mode=False) or 0
     except RecurraError as error:
         return _fail(str(error))
     except _UsageError as error:
@@ -145,16 +156,24 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         if opening.path is None or TRACEBACK in os.environ:
             raise
-        # whatever a run folder holds, it must not end in a traceback; what is sound and does is a fault of ours
-        said = f"{type(error).__name__}: {str(error)[:200]}"
-        return _fail(
-            f"{opening.path} cannot be used for this: {said}. Its files do not fit each other, or this is a fault of "
-            f"Recurra's: {TRACEBACK}=1 shows where."
-        )
+        return _fail(_unforeseen(error), OURS)
+
+
+def _unforeseen(error: Exception) -> str:
+    """Whatever a run folder holds, it does not end in a traceback; but the line says that the fault is ours, and where the
+    traceback is: hours of training may lie before it."""
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="recurra-fault-", suffix=".txt", delete=False) as file:
+            file.writelines(traceback.format_exception(error))
+        where = f"its traceback is in {file.name}"
+    except OSError as full:
+        where = f"its traceback could not be written ({full.strerror}), {TRACEBACK}=1 shows it"
+    said = f"{type(error).__name__}: {str(error)[:200]}"
+    return f"a fault of Recurra's, while {opening.path} was used: {said}. Please report it; {where}."
 
 
 def _fail(message: str, code: int = 2) -> int:
-    print(f"recurra: {one_line(message)}", file=sys.stderr)
+    tell(message)
     return code
 
 

@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from recurra.cli.terminal import one_line, raw_output
+from recurra.cli.terminal import raw_output
+from recurra.errors import one_line
 from recurra.results import Result, Table, to_plain, visible
 
 if TYPE_CHECKING:
@@ -80,9 +81,13 @@ def open_run(path: Path, device: str = "cpu") -> Run:
     return opening.run
 
 
+LINE = 1000
+"""Characters of a line on standard error."""
+
+
 def tell(sentence: str) -> None:
-    """A remark of a line on standard error."""
-    print(f"recurra: {one_line(sentence)}", file=sys.stderr)
+    """A line on standard error: a remark, or why a command has failed."""
+    print(f"recurra: {one_line(sentence, LINE)}", file=sys.stderr)
 
 
 def console() -> Console:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
 from recurra.results import visible
-
-LONGEST = 1000
-"""Characters of a message."""
 
 
 class _Shown:
@@ -46,9 +42,3 @@ def shown() -> Iterator[None]:
 def raw_output() -> TextIO:
     """Standard output itself, for who writes colours on purpose and cleans the text between them."""
     return sys.stdout.stream if isinstance(sys.stdout, _Shown) else sys.stdout
-
-
-def one_line(message: str) -> str:
-    """A message on one line, as it can be shown; one that quotes a whole file or an endless name is cut."""
-    line = visible(re.sub(r"\s+", " ", message).strip())
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 2]} …"

@@ -197,7 +197,15 @@ def encoder_from_json(saved: dict[str, Any]) -> Tokens | Channels:
         if saved["kind"] in ("text", "tokens"):
             return Tokens(tokenizer_from_json(saved.get("tokenizer") or saved["tokeniser"]), saved["kind"])
         plain = Channels(saved["kind"], *(tuple(saved[name]) for name in ("mean", "scale", "indicated")))
-        return replace(plain, mix=tuple(map(tuple, saved["mix"]))) if "mix" in saved else plain
+        mixed = replace(plain, mix=tuple(map(tuple, saved["mix"]))) if "mix" in saved else plain
+        C = len(plain.mean)
+        if len(plain.scale) != C or not all(0 <= k < C for k in plain.indicated) or not C > 0:
+            raise DataError(
+                f"vocabulary.json has {C} means and {len(plain.scale)} scales of channels: they do not fit."
+            )
+        if mixed.mix is not None and [len(row) for row in mixed.mix] != [C] * C:
+            raise DataError(f"vocabulary.json mixes {len(mixed.mix)} channels, and {C} are expected.")
+        return mixed
     except (KeyError, TypeError) as error:
         raise DataError(f"vocabulary.json has no way to read sequences ({error} is missing or wrong).") from error
 

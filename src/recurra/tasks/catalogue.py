@@ -7,6 +7,7 @@ from typing import Any
 
 from recurra.errors import OptionError, RunError, choose_from
 from recurra.runs.folder import RunFolder
+from recurra.tasks.kept import check_kept
 from recurra.tasks.own_cells import open_cells
 from recurra.tasks.recipe import RECIPES, Recipe
 from recurra.tasks.settings import from_dict
@@ -45,6 +46,8 @@ def open_task(folder: RunFolder, ranks: Ranks = Ranks()) -> Task[Any]:
         settings = from_dict(type(RECIPES[name].settings), folder.resolved_recipe())
     except OptionError as error:
         raise RunError(f"{folder.path}: recipe.json: {str(error)[:300]}") from error
+    if folder.vocabulary is not None:
+        check_kept(folder.vocabulary, RECIPES[name].task.keeps, f"{folder.path}: vocabulary.json")
     task: Task[Any] = make_task(settings, ranks, folder.vocabulary)
     task.cells = open_cells(folder, settings)
     if folder.vocabulary is None and type(task).make_vocabulary is not Task.make_vocabulary:

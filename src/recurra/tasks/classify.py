@@ -27,6 +27,7 @@ from recurra.models.labelling import Labeller
 from recurra.models.tag import Tagger
 from recurra.tasks.capabilities import Probe
 from recurra.tasks.corpus import TOKENS
+from recurra.tasks.kept import SEQUENCES
 from recurra.tasks.recipe import RECIPES, recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples, Predictions
 from recurra.tasks.task import ModelSettings, Settings, StepTask, check_shares, given_test, given_valid, make_penalty
@@ -187,6 +188,7 @@ class LabelTask(StepTask[Labeller]):
     """A model that predicts labels. With the vocabulary of a run folder, data is needed only for training and evaluation."""
 
     data_kind: ClassVar[str | None] = "labelled"
+    keeps: ClassVar[Any] = {"inputs": SEQUENCES, "labels": {str: int}, "columns": {str: str}}
     per_step = False
 
     @classmethod

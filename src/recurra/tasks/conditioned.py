@@ -24,6 +24,7 @@ from recurra.models.language import LanguageModel
 from recurra.models.markov import best_markov
 from recurra.tasks.capabilities import Probe
 from recurra.tasks.corpus import TextData, encode_text
+from recurra.tasks.kept import TOKENIZER
 from recurra.tasks.language import LanguageSettings, TextTask
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples
@@ -90,6 +91,7 @@ class ConditionedTask(TextTask[ConditionedLanguageModel]):
     """A conditioned language model on lines with a class each."""
 
     data_kind = "classes"
+    keeps: ClassVar[Any] = {**TOKENIZER, "classes": {str: int}}
     factorisation = "A product of conditionals, given a class: P(y1 … yT | c) = Π P(yt | c, y1 … yt−1)."
 
     @cached_property

@@ -96,6 +96,13 @@ class EventTask(StepTask[EventModel]):
     """A model of an event log."""
 
     data_kind = "events"
+    keeps: ClassVar[Any] = {
+        "activities": [str],
+        "values": {str: [str]},
+        "mean": [float],
+        "scale": [float],
+        "gap": [float],
+    }
     unit = "event"
     factorisation = "A product of conditionals: P(case) = Π P(event t | events before, their times and attributes)."
 
@@ -134,7 +141,14 @@ class EventTask(StepTask[EventModel]):
 
     @cached_property
     def code(self) -> CaseCode:
-        return CaseCode(**self.kept) if self.kept is not None else CaseCode.of(self.parts["train"])
+        if self.kept is None:
+            return CaseCode.of(self.parts["train"])
+        made = CaseCode(**{name: self.kept[name] for name in self.keeps})
+        if [len(made.mean), len(made.scale), len(made.gap)] not in ([0, 0, 0], [TIME_FEATURES, TIME_FEATURES, 2]):
+            raise DataError(
+                f"vocabulary.json scales times by {len(made.mean)} means, which do not fit. Put back a copy of it."
+            )
+        return made
 
     @property
     def predicted(self) -> dict[str, int]:

@@ -168,6 +168,7 @@ class FeedforwardTask(Task[Feedforward]):
     """A feed-forward classifier. With the vocabulary of a run folder, data is needed only for training and evaluation."""
 
     data_kind = "table"
+    keeps: ClassVar[Any] = {"shape": [int], "classes": [str], "columns?": [str], "low?": [float], "high?": [float]}
     unit = "example"
     evaluated_together = 512
 

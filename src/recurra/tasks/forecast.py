@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -188,6 +188,15 @@ class SeriesTask(ForecastTask):
     """A series from a file, or a synthetic one. With the vocabulary of a run folder, other series can be forecast."""
 
     data_kind = "series"
+    keeps: ClassVar[Any] = {
+        "columns": [str],
+        "mean": [float],
+        "scale": [float],
+        "deviation": [float],
+        "gaps": bool,
+        "window": int,
+        "season": (int, type(None)),
+    }
 
     @property
     def about(self) -> str:
@@ -222,6 +231,10 @@ class SeriesTask(ForecastTask):
     def scaling(self) -> Scaling:
         data = self.settings.data
         if self.kept is not None:
+            if len({len(self.kept[name]) for name in ("columns", "mean", "scale", "deviation")}) > 1:
+                raise DataError(
+                    "vocabulary.json scales another number of columns than it names. Put back a copy of it."
+                )
             return Scaling(tuple(self.kept["mean"]), tuple(self.kept["scale"]), data.log, data.difference)
         series = self.parts.learned
         if not self.binary:

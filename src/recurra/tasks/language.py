@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ from recurra.models.markov import Markov
 from recurra.models.sampling import Choice, sample
 from recurra.tasks.capabilities import Probe
 from recurra.tasks.corpus import Corpus, TextData, read_corpus, read_parts
+from recurra.tasks.kept import TOKENIZER
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples, TextScore
 from recurra.tasks.streaming import Streaming, most_probable, tokens
@@ -142,6 +143,7 @@ class LanguageTask(TextTask[LanguageModel]):
     """A language model on a text. With the vocabulary of a run folder, the text is needed only for training and evaluation."""
 
     data_kind = "text"
+    keeps: ClassVar[Any] = {**TOKENIZER, "lengths?": {str: int}}
     factorisation = (
         "A product of conditionals: P(y1 … yT) = Π P(yt | y1 … yt−1). Each output is fed back as the next input, "
         "so outputs depend on one another."

@@ -78,6 +78,7 @@ class RegressionTask(Task[Feedforward]):
     """A feed-forward network that predicts a number; targets are learned at mean 0 and deviation 1."""
 
     data_kind = "table"
+    keeps: ClassVar[Any] = {"columns": [str], "target": str, "mean": float, "deviation": float}
     unit = "example"
     evaluated_together = 512
     factorisation = "One number for each example: its mean, given the inputs."

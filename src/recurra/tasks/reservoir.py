@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -176,6 +176,7 @@ class ReservoirTask(StepTask[EchoState]):
     """A series that is forecast (its outputs are all that is read), or one that inputs drive (NARMA)."""
 
     data_kind = "series"
+    keeps: ClassVar[Any] = {"columns": [str]}
     unit = "step"
     factorisation = "It predicts numbers, not probabilities; in a forecast each of them is fed back as the next input."
 

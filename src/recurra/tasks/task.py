@@ -140,6 +140,8 @@ class Task(ABC, Generic[M]):
     """Which joint probability the model computes, in words."""
     data_kind: ClassVar[str | None] = None
     """What data given as an object is written as (`recurra.data.in_memory`); `None`: the data is synthetic."""
+    keeps: ClassVar[Any] = dict
+    """The form of the vocabulary (`recurra.tasks.kept`)."""
     evaluated_together = 256
     """How many sequences are evaluated at a time; what is found does not depend on it."""
 

@@ -35,6 +35,7 @@ from recurra.models.sampling import Choice
 from recurra.models.search import Ending, Found, beam_search, draw
 from recurra.models.translate import CONTEXTS, Translator
 from recurra.tasks.corpus import TOKENS
+from recurra.tasks.kept import TOKENIZER
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples, Translation
 from recurra.tasks.task import ModelSettings, Settings, Task, check_shares, given_test, given_valid, of_files
@@ -123,6 +124,7 @@ class TranslationTask(Task[Translator]):
     """An encoder and a decoder on pairs. With the vocabularies of a run folder, the pairs are not needed to translate."""
 
     data_kind = "pairs"
+    keeps: ClassVar[Any] = {"source": TOKENIZER, "target": TOKENIZER, "longest": int}
     factorisation = (
         "A product of conditionals, given the source: P(Y | X) = Π P(yt | X, y1 … yt−1). Each output is fed back."
     )

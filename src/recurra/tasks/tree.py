@@ -168,6 +168,7 @@ class TreeTask(Task[TreeClassifier]):
     """A classifier of trees. With the vocabulary of a run folder, trees are needed only for training and evaluation."""
 
     data_kind = "trees"
+    keeps: ClassVar[Any] = {"symbols": [str], "classes": [str], "widest": int}
     factorisation = "Labels of nodes are independent given the tree: P(labels | tree) = Π P(label | subtree)."
 
     def __init__(self, settings: TreeSettings, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):

@@ -8,7 +8,10 @@ are complete only when back-propagation has come to its first step, so there is 
 from __future__ import annotations
 
 import itertools
+import math
 import os
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,9 +21,17 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import _set_pg_timeout
 
-from recurra.errors import OptionError, RunError
+from recurra.errors import OptionError, RunError, quoted
 
+WAIT, PATIENCE = "RECURRA_RANKS_WAIT", 50.0
+"""Seconds in which all ranks must come, and the variable that changes them."""
+CONNECTING, CONNECTED = 5.0, 10.0
+"""Seconds for a connection to a host that answers; and the least for ranks that are all there to connect with each other."""
+WORKING = timedelta(minutes=30)
+"""How long a rank waits for the others once they are connected: one that reads or evaluates may take long, and one that dies
+closes its connection, which is seen at once."""
 LEAVING = timedelta(seconds=50)
 """How long a rank waits for the others when all are done."""
 
@@ -102,24 +113,28 @@ def join(device: str) -> Iterator[Ranks]:
         print(ranks.rank, ranks.world)                              # 0 1 where nobody has
     ```
     """
-    world = int(os.environ.get("WORLD_SIZE", "1"))
+    world = int(_number("WORLD_SIZE", 1))
     if world == 1:
         yield Ranks()
         return
     if dist.is_initialized():  # by whoever called us: it is theirs to end
-        yield Ranks(dist.get_rank(), dist.get_world_size(), int(os.environ.get("LOCAL_RANK", "0")))
+        yield Ranks(dist.get_rank(), dist.get_world_size(), int(_number("LOCAL_RANK", 0)))
         return
     missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
     if missing:
         raise OptionError(
             f"WORLD_SIZE={world} asks for {world} processes, but {', '.join(missing)} is not set. Start them with torchrun."
         )
-    ranks = Ranks(int(os.environ["RANK"]), world, int(os.environ.get("LOCAL_RANK", "0")))
+    ranks = Ranks(int(_number("RANK", 0)), world, int(_number("LOCAL_RANK", 0)))
     if device == "cuda":
         torch.cuda.set_device(ranks.local_rank)
-    store = _meet(ranks)
-    with _together():
-        dist.init_process_group("nccl" if device == "cuda" else "gloo", store=store, rank=ranks.rank, world_size=world)
+    store, left = _meet(ranks)
+    name, within = "nccl" if device == "cuda" else "gloo", timedelta(seconds=left)
+    with (
+        _together()
+    ):  # a rank that dies here has no connection yet whose end the others could see: they must not wait long
+        dist.init_process_group(name, store=store, rank=ranks.rank, world_size=world, timeout=within)
+    _set_pg_timeout(WORKING)
     try:
         yield ranks
         leave(store, ranks)
@@ -130,22 +145,51 @@ def join(device: str) -> Iterator[Ranks]:
 _joined = itertools.count()
 
 
-def _meet(ranks: Ranks) -> Any:
-    """The store that all ranks share, once all of them are there. One that dies before that must not be waited for forever."""
-    patience = float(os.environ.get("RECURRA_RANKS_WAIT", "50"))
+def _meet(ranks: Ranks) -> tuple[Any, float]:
+    """The store that all ranks share, once all of them are there, and the seconds that they then have to connect."""
+    patience = _number(WAIT, PATIENCE)
+    until = time.monotonic() + patience
     try:
+        if not ranks.is_first:
+            _knock(until)
         torch_distributed: Any = dist  # it has these names, and does not declare them
-        wait = timedelta(seconds=patience)
-        store, _, _ = next(iter(torch_distributed.rendezvous("env://", ranks.rank, ranks.world, timeout=wait)))
+        within = timedelta(seconds=patience if ranks.is_first else CONNECTING)
+        store, _, _ = next(iter(torch_distributed.rendezvous("env://", ranks.rank, ranks.world, timeout=within)))
         store = torch_distributed.PrefixStore(f"recurra-{next(_joined)}", store)
         store.set(f"here-{ranks.rank}", "1")
-        store.wait([f"here-{k}" for k in range(ranks.world)], wait)
-    except (RuntimeError, ValueError) as error:
+        left = max(1.0, until - time.monotonic())
+        store.wait([f"here-{k}" for k in range(ranks.world)], timedelta(seconds=left))
+    except (RuntimeError, ValueError, OSError) as error:
         raise RunError(
             f"not all of the {ranks.world} ranks came within {patience:g} s: one has ended, or cannot be reached. See what it "
-            "said, and start all again; where starting takes longer, set RECURRA_RANKS_WAIT to more seconds."
+            f"said, and start all again; where starting takes longer, set {WAIT} to more seconds."
         ) from error
-    return store
+    return store, max(min(CONNECTED, patience), until - time.monotonic())
+
+
+def _number(name: str, default: float) -> float:
+    """A variable of the environment that is a number."""
+    text = os.environ.get(name, "")
+    try:
+        found = float(text) if text else default
+    except ValueError:
+        found = math.nan
+    if not 0 <= found < 1e9:
+        raise OptionError(f"{name} must be a number from 0 on; it is {quoted(text)}. Set it anew, or leave it out.")
+    return found
+
+
+def _knock(until: float) -> None:
+    """Wait for the host of the store. torch would do so for up to twice the time that it is given."""
+    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    while True:
+        try:
+            socket.create_connection(address, CONNECTING).close()
+            return
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
 
 
 def leave(store: Any, ranks: Ranks) -> None:
