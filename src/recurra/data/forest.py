@@ -247,8 +247,8 @@ class Plan:
     - `children`: of each node that has any, its children by position, side by side; N where there is none.
     - `slots`: of each node, where it is in `children`; the length of `children` for a root.
 
-    A node has one parent, so that states go up by `children` and gradients come down by `slots`, both by taking rows and neither by
-    adding to them.
+    A node has one parent, so that states go up by `children` and gradients come down by `slots`, both by taking rows and
+    neither by adding to them.
     """
 
     order: Int[Tensor, " N"]
@@ -261,7 +261,9 @@ class Plan:
         """On a device."""
         if device.type == "cpu":
             return self
-        return replace(self, **{name: getattr(self, name).to(device) for name in ("order", "back", "children", "slots")})
+        return replace(
+            self, **{name: getattr(self, name).to(device) for name in ("order", "back", "children", "slots")}
+        )
 
 
 def make_plan(forest: Forest, arity: int) -> Plan:

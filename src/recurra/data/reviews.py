@@ -1,7 +1,7 @@
 """Synthetic parsed reviews: what is hard about labelled sentences, with an answer that is known.
 
-Words are drawn by Zipf's law, so that most of a vocabulary is rare; few of them are good or bad. Parses are binary. Negation, degree
-and contrast act on what they stand before, every node has a label, and labels are noisy.
+Words are drawn by Zipf's law, so that most of a vocabulary is rare; few of them are good or bad. Parses are binary. Negation,
+degree and contrast act on what they stand before, every node has a label, and labels are noisy.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ def _review(lexicon: Lexicon, source: random.Random, classes: int, noise: float)
     mood = source.gauss(0, 1)
     tokens: list[str | None] = []
     parents: list[int] = []
-    waiting: list[tuple[int, int, str | None]] = [(-1, length, None)]  # a parent, how many words, the first one if it is given
+    waiting: list[tuple[int, int, str | None]] = [
+        (-1, length, None)
+    ]  # a parent, how many words, the first one if it is given
     while waiting:
         parent, size, first = waiting.pop()
         here = len(parents)
@@ -81,10 +83,7 @@ def _review(lexicon: Lexicon, source: random.Random, classes: int, noise: float)
             tokens.append(first or _draw(lexicon, source, mood))
             continue
         tokens.append(None)
-        if first is not None or source.random() < 0.4:
-            split = 1
-        else:
-            split = source.randint(1, size - 1)
+        split = 1 if first is not None or source.random() < 0.4 else source.randint(1, size - 1)
         other = None
         if split == 1 and first is None and source.random() < 0.2:
             first = source.choice(list(ACTS))

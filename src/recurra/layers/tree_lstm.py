@@ -1,7 +1,7 @@
 """The n-ary Tree-LSTM through all levels of a forest, with its adjoint written out.
 
-Autograd would keep and walk a dozen nodes for each level and add up a weight gradient for each. Here the states of all nodes lie in one
-array by level, each level is one product, and the gradient of the weights is one product over all levels.
+Autograd would keep and walk a dozen nodes for each level and add up a weight gradient for each. Here the states of all nodes lie in
+one array by level, each level is one product, and the gradient of the weights is one product over all levels.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from recurra.types import Float
 class NAryLevels(torch.autograd.Function):
     """Drives `[N, 4H]` (i, o, u, f) in the plan's order and the children's matrix `[(3 + K)H, KH]`, to outputs `[N, H]`.
 
-        i, o, u = σ, σ, tanh (drive + Σₗ Uₗ hₗ),   fₖ = σ(drive + Σₗ Uₖₗ hₗ),   c = i u + Σₖ fₖ cₖ,   h = o tanh(c)
+    i, o, u = σ, σ, tanh (drive + Σₗ Uₗ hₗ),   fₖ = σ(drive + Σₗ Uₖₗ hₗ),   c = i u + Σₖ fₖ cₖ,   h = o tanh(c)
     """
 
     @staticmethod
@@ -29,7 +29,10 @@ class NAryLevels(torch.autograd.Function):
         inner = N - leaves
         gates = drives.new_empty(N, 3 * H)  # i, o, u
         forget, below = drives.new_empty(inner, K * H), drives.new_empty(inner, K * H)
-        h, c = drives.new_zeros(N + 1, H), drives.new_zeros(N + 1, H)  # the last row is that of a child that is not there
+        h, c = (
+            drives.new_zeros(N + 1, H),
+            drives.new_zeros(N + 1, H),
+        )  # the last row is that of a child that is not there
         squashed = drives.new_empty(N, H)  # tanh(c)
         for first, last in zip(plan.bounds, plan.bounds[1:], strict=False):
             i, o, u = (gates[first:last, k * H : (k + 1) * H] for k in range(3))

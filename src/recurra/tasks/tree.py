@@ -14,10 +14,21 @@ from recurra.data.forest import Forest
 from recurra.data.text import read_split, split_lines
 from recurra.data.tree_batches import TreeBatch, Trees
 from recurra.data.tree_tasks import TASKS, synthetic
-from recurra.data.trees import LABELS, SHAPES, Tree, TreeVocabulary, build_vocabulary, read_trees, reshaped
+from recurra.data.trees import (
+    LABELS,
+    NODE,
+    SHAPES,
+    UNKNOWN,
+    Tree,
+    TreeVocabulary,
+    build_vocabulary,
+    read_trees,
+    reshaped,
+)
 from recurra.errors import DataError, OptionError
 from recurra.layers.tree import BY_POSITION, COMPOSITIONS, OF_CELLS
 from recurra.models.tree import MostFrequent, TreeClassifier
+from recurra.tasks import word_vectors
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples
 from recurra.tasks.task import (
@@ -76,6 +87,8 @@ class TreeData:
         added=True,
     )
     min_count: int = setting(1, "tokens seen less often become <unk>", low=1)
+    embeddings: str | None = word_vectors.from_file()
+    freeze_embeddings: bool = word_vectors.frozen()
     valid: float = setting(
         0.1, "the share of a file's trees that chooses the model", idle=lambda s: of_files(s) or given_valid(s)
     )
@@ -200,6 +213,9 @@ class TreeTask(Task[TreeClassifier]):
     def called(self) -> str:
         model = self.settings.model
         return f"{model.composition} {model.cell or 'lstm'}" if model.composition in OF_CELLS else model.composition
+
+    def word_tables(self) -> word_vectors.Tables:
+        return {"embedding": [UNKNOWN, NODE, *self.names.tokens]}
 
     def make_model(self) -> TreeClassifier:
         model = self.settings.model
