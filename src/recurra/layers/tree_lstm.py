@@ -1,6 +1,6 @@
 """The n-ary Tree-LSTM through all levels of a forest, with its adjoint written out.
 
-Autograd would keep and walk a dozen nodes for each level and add up a weight gradient for each. Here the states of all nodes lie in
+Autograd would walk a dozen nodes for each level and add up a weight gradient for each. Here the states of all nodes lie in
 one array by level, each level is one product, and the gradient of the weights is one product over all levels.
 """
 

@@ -73,16 +73,17 @@ def read_start(settings: Any, tables: Tables) -> Start | None:
 
 @torch.no_grad()
 def give_vectors(model: nn.Module, tables: Tables, start: Start) -> None:
-    """Replace the vectors of words that the file has. All are divided by one number, so that their mean square length is 1, as it
-    is of those that are drawn."""
+    """Replace the vectors of words that the file has. All are multiplied by one number, so that their mean square length is that
+    of those that were drawn."""
     for name, words in tables.items():
         weight = attrgetter(name)(model).weight
         known = {row: vector for row, word in enumerate(words) if (vector := start.vectors.find(word)) is not None}
         if not known:
             continue
-        values = torch.stack([torch.from_numpy(vector) for vector in known.values()]).double()
-        scale = values.square().sum(1).mean().sqrt().clamp(min=torch.finfo(torch.float32).tiny)
-        weight[torch.tensor(list(known), device=weight.device)] = (values / scale).to(weight)
+        values = torch.stack([torch.from_numpy(vector) for vector in known.values()]).to(weight)
+        least = torch.finfo(weight.dtype).tiny
+        drawn, given = (each.square().sum(1).mean().clamp(min=least).sqrt() for each in (weight, values))
+        weight[torch.tensor(list(known), device=weight.device)] = values * (drawn / given)
 
 
 def freeze(model: nn.Module, tables: Tables) -> None:
