@@ -17,6 +17,9 @@ from recurra.errors import OptionError
 SHORTEST, LONGEST = 5, 50
 """Words of a review; 19 on average."""
 
+WORDS, NOISE = 40_000, 0.3
+"""How many there are to draw from, and the deviation of the noise on values, unless it is said."""
+
 PLAIN = 40
 """As many of the most frequent words mean nothing."""
 
@@ -48,7 +51,9 @@ def make_lexicon(size: int) -> Lexicon:
     return Lexicon(words, list(accumulate((rank + 3.7) ** -1.1 for rank in range(size))), values)
 
 
-def reviews(count: int, *, seed: int = 0, vocabulary: int = 40_000, classes: int = 5, noise: float = 0.3) -> list[Tree]:
+def reviews(
+    count: int, *, seed: int = 0, vocabulary: int = WORDS, classes: int = 5, noise: float = NOISE
+) -> list[Tree]:
     """Parsed reviews with a label at every node, 0 (bad) to `classes` − 1 (good). The same seed gives the same reviews.
 
     - `vocabulary`: how many words there are to draw from; what they mean is the same for all seeds.
@@ -64,10 +69,12 @@ def reviews(count: int, *, seed: int = 0, vocabulary: int = 40_000, classes: int
             f"got {count}, {vocabulary}, {classes} and {noise}."
         )
     lexicon, source = make_lexicon(vocabulary), random.Random(f"reviews/{seed}")
-    return [_review(lexicon, source, classes, noise) for _ in range(count)]
+    return [review(source, lexicon, classes, noise) for _ in range(count)]
 
 
-def _review(lexicon: Lexicon, source: random.Random, classes: int, noise: float) -> Tree:
+def review(source: random.Random, lexicon: Lexicon | None = None, classes: int = 5, noise: float = NOISE) -> Tree:
+    """One of `reviews`."""
+    lexicon = lexicon or make_lexicon(WORDS)
     length = min(LONGEST, max(SHORTEST, round(source.gammavariate(4, 4.8))))
     mood = source.gauss(0, 1)
     tokens: list[str | None] = []
