@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -383,29 +382,28 @@ def tree() -> TreeSettings:
 BATCH, EPOCHS, LEAST = 32, 6, 1000
 """Of a file's trees: how many make a step, how often each is seen, and the fewest steps."""
 
+MANY = 1_000_000
+"""Labels from which on a network of more units pays."""
+
 
 @tree.rule
 def tree_rule(task: TreeTask) -> Iterator[Derived]:
-    """of a file's trees, model.composition is n-ary for binary parses (only leaves read); words that occur once become <unk>
-    (data.min_count=2) where over a tenth of the words do, so that <unk> is learned; model.dropout is 0.2, and 0.5 where there are
-    fewer labels than words; training.steps are six epochs of 32 trees a step, at least 1,000, with an evaluation after each"""
-    settings = task.settings
+    """of a file's trees, model.composition is n-ary for binary parses (only leaves read); model.hidden_size is 64, and 128 from a
+    million labels on; model.dropout is 0.2; training.steps are six epochs of 32 trees a step, at least 1,000, with an evaluation
+    after each epoch"""
+    settings, given = task.settings, task.given or frozenset()
     if settings.data.path is None and settings.data.task in BY_DEPTH:
         return
     train = task.parts[0]
     if all(is_binary_parse(each) for each in train):
         yield Derived("model.composition", "n-ary", "binary parses")
-    counts = Counter(token for each in train for token in each.tokens if token is not None)
-    words, once = len(counts), sum(count == 1 for count in counts.values())
-    if once > 0.1 * words:
-        yield Derived("data.min_count", 2, f"{once:,} of {words:,} words occur once")
     labels = sum(label is not None for each in train for label in each.labels)
-    yield Derived("model.dropout", 0.2 if labels >= words else 0.5, f"{labels:,} labels, {words:,} words")
-    given = task.given or frozenset()
+    yield Derived("model.hidden_size", 64 if labels < MANY else 128, f"{labels:,} labels")
+    yield Derived("model.dropout", 0.2, "a file's trees")
     batch = settings.training.batch_size if "training.batch_size" in given else BATCH
-    yield Derived("training.batch_size", batch, f"{len(train):,} trees")
     epoch = -(-len(train) // batch)
     steps = settings.training.steps if "training.steps" in given else max(LEAST, EPOCHS * epoch)
-    yield Derived("training.steps", steps, f"{steps / epoch:.0f} epochs")
+    yield Derived("training.batch_size", batch, f"{len(train):,} trees")
+    yield Derived("training.steps", steps, f"{steps / epoch:.1f} epochs")
     for key in ("validate_every", "save_every"):
         yield Derived(f"training.{key}", min(steps, max(50, epoch)), "an epoch")
