@@ -281,7 +281,8 @@ def make_plan(forest: Forest, arity: int) -> Plan:
     slots = np.where(above < 0, inner * K, (back[above] - bounds[1]) * K + positions[order])
     children = np.full(inner * K + 1, nodes)
     children[slots] = np.arange(nodes)
-    return Plan(*map(torch.from_numpy, (order, back)), bounds, *map(torch.from_numpy, (children[:-1], slots)))
+    to = torch.from_numpy
+    return Plan(to(order), to(back), bounds, to(children[:-1]), to(slots))
 
 
 def _permutation(order: Whole) -> Tensor | None:

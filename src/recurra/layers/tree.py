@@ -21,7 +21,7 @@ from recurra.data.forest import Forest, Level, make_plan
 from recurra.errors import OptionError, ShapeError, choose_from
 from recurra.layers.direction import Direction
 from recurra.layers.initial import fill, orthogonal
-from recurra.layers.tree_lstm import NAryLevels, Permuted
+from recurra.layers.tree_lstm import permute, run_levels
 from recurra.types import Float, Int
 
 
@@ -285,10 +285,9 @@ class NAry(_OwnWeights):
 
     def forward(self, x: Float[Tensor, "N D"], forest: Forest) -> Float[Tensor, "N H"]:
         plan = make_plan(forest, self.arity).to(x.device)
-        drives = linear(Permuted.apply(x, plan.order, plan.back), self.W, self.b)
+        drives = linear(permute(x, plan), self.W, self.b)
         with torch.autocast(x.device.type, enabled=False):  # states and sums keep their precision
-            outputs: Tensor = NAryLevels.apply(drives.to(self.U.dtype), self.U, plan)
-        return outputs
+            return run_levels(drives.to(self.U.dtype), self.U, plan)
 
 
 def _lstm_end(i: Tensor, o: Tensor, u: Tensor, kept: Tensor) -> Tensor:

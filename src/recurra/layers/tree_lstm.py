@@ -110,3 +110,15 @@ class Permuted(torch.autograd.Function):
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, None, None]:
         (back,) = ctx.saved_tensors
         return outer.index_select(0, back), None, None
+
+
+def permute(x: Float[Tensor, "N D"], plan: Plan) -> Float[Tensor, "N D"]:
+    """What nodes read, in the plan's order."""
+    made: Tensor = Permuted.apply(x, plan.order, plan.back)  # type: ignore[no-untyped-call]
+    return made
+
+
+def run_levels(drives: Float[Tensor, "N GH"], U: Float[Tensor, "RH KH"], plan: Plan) -> Float[Tensor, "N H"]:
+    """The outputs of all nodes, as `NAryLevels` computes them."""
+    outputs: Tensor = NAryLevels.apply(drives, U, plan)  # type: ignore[no-untyped-call]
+    return outputs

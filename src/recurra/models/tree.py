@@ -93,7 +93,8 @@ class BagOfTokens(nn.Module):
                 nodes = nodes[forest.parents[nodes] >= 0]
                 sums.index_add_(0, forest.parents[nodes], sums[nodes])
             found.append(sums + prior)
-        return torch.where((forest.parents < 0)[:, None], *found)
+        at_roots, anywhere = found
+        return torch.where((forest.parents < 0)[:, None], at_roots, anywhere)
 
 
 class MostFrequent(nn.Module):
