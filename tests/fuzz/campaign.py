@@ -79,6 +79,7 @@ LIKELY = {
     "table.csv": ("table",),
     "classes.tsv": ("classes",),
     "labels.tsv": ("labels of units",),
+    **dict.fromkeys(("vectors.txt", "vectors.txt.gz"), ("vectors of words",)),
     "a.npz": ("labelled", "pixels", "images"),
     "images.npy": ("images",),
     **dict.fromkeys(("images-idx3-ubyte", "images-idx3-ubyte.gz"), ("labelled", "pixels", "images")),

@@ -214,6 +214,13 @@ def idx(draw: random.Random) -> bytes:
     return bytes((0, 0, 8, 3)) + struct.pack(">3I", count, 3, 2) + values
 
 
+def vectors(draw: random.Random) -> bytes:
+    size = draw.randint(1, 5)
+    lines = [" ".join([word, *(number(draw) for _ in range(size))]) for word in WORDS]
+    header = [f"{len(WORDS)} {size}"] if draw.random() < 0.5 else []
+    return "\n".join([*header, *lines]).encode() + b"\n"
+
+
 def packed(make: Make) -> Make:
     return lambda draw: gzip.compress(make(draw), 1, mtime=0)
 
@@ -243,6 +250,8 @@ FILES: dict[str, Make] = {
     "table.csv": table,
     "classes.tsv": classes,
     "labels.tsv": labels,
+    "vectors.txt": vectors,
+    "vectors.txt.gz": packed(vectors),
     "a.npz": npz,
     "images.npy": npy,
     "images-idx3-ubyte": idx,

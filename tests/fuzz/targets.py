@@ -23,10 +23,11 @@ from recurra.data.series import read_series, read_timed_series
 from recurra.data.text import read_documents
 from recurra.data.tokenizers import build_tokenizer
 from recurra.data.trees import build_vocabulary, read_trees
+from recurra.data.word_vectors import read_vectors
 from recurra.errors import LONGEST, RecurraError
 from recurra.tasks.conditioned import read_classes
 from recurra.tasks.recipe import RECIPES
-from tests.fuzz.files import FILES
+from tests.fuzz.files import FILES, WORDS
 
 Read = Callable[[Path], Any]
 TINY = {"model.hidden_size": 2, "training.batch_size": 2, "training.steps": 1, "engine": "eager"}
@@ -78,6 +79,7 @@ READS: dict[str, Read] = {
     "images": images,
     "classes": read_classes,
     "labels of units": lambda path: read_column(f"{path}:tag=NOUN", ["the cat"]),
+    "vectors of words": lambda path: read_vectors(path, WORDS),
 }
 """Every reader, called with a path."""
 

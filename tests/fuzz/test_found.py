@@ -77,6 +77,7 @@ def test_every_reader_has_a_fuzzer() -> None:
         "read_array": "images",
         "read_classes": "classes",
         "read_column": "labels of units",
+        "read_vectors": "vectors of words",
     }
     assert set(READERS) == set(called)
     assert set(called.values()) <= set(READS)

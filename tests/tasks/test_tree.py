@@ -71,7 +71,7 @@ def test_a_few_steps_train(task: str, labels: str) -> None:
 def test_accuracy_by_depth_two_levels_deeper() -> None:
     made = make_task("data.labels=root")
     answer = made.evaluate(made.make_model())
-    assert list(answer.scores) == ["fold lstm-16", "most frequent class"]
+    assert list(answer.scores) == ["fold lstm-16", "most frequent class", "bag of tokens"]
     for row in answer.scores.values():
         assert list(row) == ["nats", "accuracy", "roots", *(f"depth {k}" for k in (1, 2, 3, 4))]
         assert row["roots"] == pytest.approx(sum(row[f"depth {k}"] for k in (1, 2, 3, 4)) / 4)
@@ -99,8 +99,9 @@ class TestAPersonsOwnTrees:
         assert run(["train", "tree", "data.path=trees.txt", *SMALL, *more, "--out", "run"]) == 0
         assert "recurra evaluate run   recurra explain run   recurra train --resume run" in capsys.readouterr().err
         assert run(["evaluate", "run", "--json"]) == 0
-        network, guess = json.loads(capsys.readouterr().out)["scores"].values()
+        network, guess, bag = json.loads(capsys.readouterr().out)["scores"].values()
         assert network["accuracy"] > guess["accuracy"] + 0.1
+        assert bag["accuracy"] > guess["accuracy"] + 0.1
         assert {"roots", "level 0", "level 3"} <= set(network)
         (here / "other.txt").write_text("(a (a a) (a a) (b b))\n(z a)\n")
         assert "'z' was not among those that were learned: a, b" in refused(

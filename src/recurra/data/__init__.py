@@ -11,12 +11,14 @@ from recurra.data.machine_log import simulate_log, write_log
 from recurra.data.pair_tasks import synthetic_dates, synthetic_sums
 from recurra.data.pairs import read_pairs
 from recurra.data.plane import synthetic as synthetic_points
+from recurra.data.reviews import reviews
 from recurra.data.series import read_timed_series
 from recurra.data.series_tasks import lorenz, mackey_glass, narma, seasons, sines
 from recurra.data.signal_noise import posterior, signal_and_noise
 from recurra.data.tasks import adding, copying, flip_flop, parity
 from recurra.data.tokenizers import build_tokenizer
-from recurra.data.trees import build_vocabulary, parse_expressions, read_trees
+from recurra.data.trees import build_vocabulary, parse_expressions, read_trees, write_expression
+from recurra.data.word_vectors import read_vectors
 
 __all__ = [
     "Chunks",
@@ -41,6 +43,8 @@ __all__ = [
     "read_pairs",
     "read_timed_series",
     "read_trees",
+    "read_vectors",
+    "reviews",
     "seasons",
     "signal_and_noise",
     "simulate_log",
@@ -51,5 +55,6 @@ __all__ = [
     "tomita",
     "trigger_vector",
     "write_data",
+    "write_expression",
     "write_log",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -236,6 +236,53 @@ def make_schedule(forest: Forest) -> Schedule:
             )
         )
     return Schedule(torch.from_numpy(order), torch.from_numpy(back), levels)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Nodes in order of their height, and for each where its children and its parent are in that order.
+
+    - `order`: the nodes, level by level, leaves first; `back`: where each node is in that order.
+    - `bounds`: where each level begins, and the end.
+    - `children`: of each node that has any, its children by position, side by side; N where there is none.
+    - `slots`: of each node, where it is in `children`; the length of `children` for a root.
+
+    A node has one parent, so that states go up by `children` and gradients come down by `slots`, both by taking rows and
+    neither by adding to them.
+    """
+
+    order: Int[Tensor, " N"]
+    back: Int[Tensor, " N"]
+    bounds: list[int]
+    children: Int[Tensor, " MK"]
+    slots: Int[Tensor, " N"]
+
+    def to(self, device: torch.device) -> Plan:
+        """On a device."""
+        if device.type == "cpu":
+            return self
+        return replace(
+            self, **{name: getattr(self, name).to(device) for name in ("order", "back", "children", "slots")}
+        )
+
+
+def make_plan(forest: Forest, arity: int) -> Plan:
+    """With room for `arity` children at each node."""
+    parents, heights, positions = forest.parents.numpy(), forest.heights.numpy(), forest.positions.numpy()
+    nodes, K = len(parents), arity
+    top = int(heights.max())
+    # whole numbers of 16 bits are sorted by counting them
+    order = np.argsort(heights.astype(np.uint16) if top < 2**16 else heights, kind="stable")
+    back = np.empty_like(order)
+    back[order] = np.arange(nodes)
+    bounds = np.r_[0, np.cumsum(np.bincount(heights))].tolist()
+    inner = nodes - bounds[1]
+    above = parents[order]
+    slots = np.where(above < 0, inner * K, (back[above] - bounds[1]) * K + positions[order])
+    children = np.full(inner * K + 1, nodes)
+    children[slots] = np.arange(nodes)
+    to = torch.from_numpy
+    return Plan(to(order), to(back), bounds, to(children[:-1]), to(slots))
 
 
 def _permutation(order: Whole) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""Synthetic trees: nested list operations and logical formulas, of a chosen depth, with the value of every node."""
+"""Synthetic trees: nested list operations and logical formulas, of a chosen depth, and parsed reviews; a value at every node."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from recurra.data.reviews import review
 from recurra.data.trees import Tree
 from recurra.errors import OptionError, choose_from
 
@@ -70,11 +71,17 @@ def formula(depth: int, source: random.Random) -> Tree:
     return _grow(depth, source, CONNECTIVES, leaf, lambda value: TRUTH[value])
 
 
-TASKS: dict[str, Callable[[int, random.Random], Tree]] = {"listops": list_operations, "logic": formula}
+TASKS: dict[str, Callable[[int, random.Random], Tree]] = {
+    "listops": list_operations,
+    "logic": formula,
+    "reviews": lambda depth, source: review(source),
+}
+BY_DEPTH = ("listops", "logic")
+"""Tasks whose trees are as deep as is asked for; a review is as deep as its parse."""
 
 
 def synthetic(task: str, count: int, depths: Sequence[int], seed: int) -> list[Tree]:
-    """Trees of a task; each of the depths comes equally often. The same seed gives the same trees.
+    """Trees of a task; each of the depths comes equally often, where the task has depths. The same seed gives the same trees.
 
     ```python
     tree = synthetic("listops", count=1, depths=[2], seed=0)[0]

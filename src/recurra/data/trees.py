@@ -27,6 +27,8 @@ LABELS = ("every", "root", "outer")
 or a token that the node reads, but for the outermost, which is a label to learn (`outer`)."""
 
 UNKNOWN, NODE = "<unk>", "<node>"
+BLANK = 1
+"""The number of `<node>`, in every vocabulary."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,13 @@ def reshaped(tree: Tree, shape: str) -> Tree:
     return Tree(tokens, parents, [tree.labels[0], *[None] * (len(tokens) - 1)])
 
 
+def is_binary_parse(tree: Tree) -> bool:
+    """Whether only leaves read something, and no node has more than two children."""
+    children = Counter(tree.parents[1:])
+    reads = {n for n, token in enumerate(tree.tokens) if token is not None}
+    return max(children.values(), default=0) <= 2 and reads.isdisjoint(children)
+
+
 @dataclass(frozen=True)
 class TreeVocabulary:
     """The tokens that nodes read, numbered after `<unk>` (0) and `<node>` (1: nothing to read), and the classes.
@@ -72,7 +81,7 @@ class TreeVocabulary:
 
     @cached_property
     def _ids(self) -> dict[str | None, int]:
-        return {None: 1} | {token: k for k, token in enumerate(self.tokens, start=2)}
+        return {None: BLANK} | {token: k for k, token in enumerate(self.tokens, start=2)}
 
     @cached_property
     def _classes(self) -> dict[str | None, int]:

@@ -17,10 +17,11 @@ from torch.nn.functional import linear
 from recurra.cells.catalogue import find_cell
 from recurra.cells.graph import Node, evaluate_in_order, named_blocks
 from recurra.cells.notation import Cell
-from recurra.data.forest import Forest, Level
+from recurra.data.forest import Forest, Level, make_plan
 from recurra.errors import OptionError, ShapeError, choose_from
 from recurra.layers.direction import Direction
 from recurra.layers.initial import fill, orthogonal
+from recurra.layers.tree_lstm import permute, run_levels
 from recurra.types import Float, Int
 
 
@@ -59,8 +60,7 @@ Compose = Callable[[Tensor, Children], Tensor]
 
 
 class Composition(nn.Module, ABC):
-    """How a node's state comes about: a module that turns the inputs of all nodes into their drives, in one product, and
-    gives the function that makes the states of one level after the other.
+    """How a node's state comes about: a module from the inputs of all nodes of a forest to their outputs.
 
     `states`: how many states of H numbers a node has; the first one is its output.
     """
@@ -72,13 +72,43 @@ class Composition(nn.Module, ABC):
         self.input_size, self.hidden_size = input_size, hidden_size
 
     @abstractmethod
-    def forward(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N GH"], Compose]: ...
+    def forward(self, x: Float[Tensor, "N D"], forest: Forest) -> Float[Tensor, "N H"]: ...
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}"
 
 
-class _OfCell(Composition):
+class _ByLevel(Composition):
+    """Turns the inputs of all nodes into their drives, in one product, and gives the function that makes the states of one level
+    after the other.
+    """
+
+    @abstractmethod
+    def begin(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N GH"], Compose]: ...
+
+    def forward(self, x: Float[Tensor, "N D"], forest: Forest) -> Float[Tensor, "N H"]:
+        schedule = forest.schedule
+        drives, compose = self.begin(x)
+        drives = drives.index_select(0, schedule.order.to(x.device))
+        groups: list[list[Tensor]] = []  # by level, the states of the nodes whose parents are on one level
+        outputs = []
+        for level, drive in zip(schedule.levels, drives.split([each.size for each in schedule.levels]), strict=True):
+            states = compose(drive, self._children(level, groups, drive))
+            outputs.append(states[:, : self.hidden_size])
+            leaving = states if level.leave is None else states.index_select(0, level.leave.to(x.device))
+            groups.append(list(leaving.split(level.groups)))
+        return torch.cat(outputs).index_select(0, schedule.back.to(x.device))
+
+    def _children(self, level: Level, groups: list[list[Tensor]], like: Tensor) -> Children:
+        arrived = [groups[lower][k] for lower, k in level.sources]
+        states = torch.cat(arrived) if arrived else like.new_zeros(0, self.states * self.hidden_size)
+        if level.arrive is not None:
+            states = states.index_select(0, level.arrive.to(like.device))
+        owners, positions = level.owners.to(like.device), level.positions.to(like.device)
+        return Children(states, owners, positions, level.widths, level.size)
+
+
+class _OfCell(_ByLevel):
     """A cell of equations at a node."""
 
     def __init__(self, cell: Cell, input_size: int, hidden_size: int, *, reads: int):
@@ -138,7 +168,7 @@ class Sum(_OfCell):
     def __init__(self, cell: Cell, input_size: int, hidden_size: int):
         super().__init__(cell, input_size, hidden_size, reads=input_size)
 
-    def forward(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N GH"], Compose]:
+    def begin(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N GH"], Compose]:
         step = self.step()
         return self.drive(x), lambda drive, children: step(drive, children.sum(children.states))
 
@@ -156,7 +186,7 @@ class Fold(_OfCell):
         super().__init__(cell, input_size, hidden_size, reads=input_size + hidden_size)
         self.end = nn.Parameter(torch.zeros(hidden_size))
 
-    def forward(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N GH"], Compose]:
+    def begin(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N GH"], Compose]:
         H, step, of_child = self.hidden_size, self.step(), self.weights.W[:, self.input_size :]
         end = linear(self.end, of_child)
 
@@ -190,14 +220,16 @@ class _OwnWeights(Composition):
                 for block in row.split(H, dim=1):
                     fill(block, orthogonal)
 
-    def forward(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N GH"], Compose]:
+
+class _OwnEquations(_OwnWeights, _ByLevel):
+    def begin(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N GH"], Compose]:
         return linear(x, self.W, self.b), self.compose
 
     @abstractmethod
     def compose(self, drive: Float[Tensor, "n GH"], children: Children) -> Float[Tensor, "n SH"]: ...
 
 
-class Plain(_OwnWeights):
+class Plain(_OwnEquations):
     """The plain recursive network with a matrix for each position: h = tanh(W x + b + Σₖ Uₖ hₖ). Pollack 1990."""
 
     states = 1
@@ -210,7 +242,7 @@ class Plain(_OwnWeights):
         return torch.tanh(drive + linear(children.slots(children.states, self.arity), self.U))
 
 
-class ChildSum(_OwnWeights):
+class ChildSum(_OwnEquations):
     """Child-sum Tree-LSTM: the children's outputs are added up, and each child has a forget gate of its own.
 
         h̃ = Σₖ hₖ,   i, o, u = σ, σ, tanh (W x + b + U h̃),   fₖ = σ(W_f x + b_f + U_f hₖ),
@@ -251,13 +283,11 @@ class NAry(_OwnWeights):
         with torch.no_grad():
             self.b[-hidden_size:] = 1
 
-    def compose(self, drive: Float[Tensor, "n GH"], children: Children) -> Float[Tensor, "n SH"]:
-        H, K = self.hidden_size, self.arity
-        h, c = (children.slots(each, K) for each in children.states.split(H, dim=1))
-        recurrent = linear(h, self.U)
-        i, o, u = (drive[:, : 3 * H] + recurrent[:, : 3 * H]).split(H, dim=1)
-        f = torch.sigmoid(drive[:, 3 * H :].repeat(1, K) + recurrent[:, 3 * H :])
-        return _lstm_end(i, o, u, (f * c).view(-1, K, H).sum(1))
+    def forward(self, x: Float[Tensor, "N D"], forest: Forest) -> Float[Tensor, "N H"]:
+        plan = make_plan(forest, self.arity).to(x.device)
+        drives = linear(permute(x, plan), self.W, self.b)
+        with torch.autocast(x.device.type, enabled=False):  # states and sums keep their precision
+            return run_levels(drives.to(self.U.dtype), self.U, plan)
 
 
 def _lstm_end(i: Tensor, o: Tensor, u: Tensor, kept: Tensor) -> Tensor:
@@ -337,22 +367,5 @@ class Tree(nn.Module):
                 f"a node has {forest.widest} children, but there are matrices for {self.arity} (arity). "
                 f"Pass arity={forest.widest}, or take fold, sum or child-sum."
             )
-        schedule = forest.schedule
-        drives, compose = self.composition(x)
-        drives = drives.index_select(0, schedule.order.to(x.device))
-        groups: list[list[Tensor]] = []  # by level, the states of the nodes whose parents are on one level
-        outputs = []
-        for level, drive in zip(schedule.levels, drives.split([each.size for each in schedule.levels]), strict=True):
-            states = compose(drive, self._children(level, groups, drive))
-            outputs.append(states[:, : self.hidden_size])
-            leaving = states if level.leave is None else states.index_select(0, level.leave.to(x.device))
-            groups.append(list(leaving.split(level.groups)))
-        return torch.cat(outputs).index_select(0, schedule.back.to(x.device))
-
-    def _children(self, level: Level, groups: list[list[Tensor]], like: Tensor) -> Children:
-        arrived = [groups[lower][k] for lower, k in level.sources]
-        states = torch.cat(arrived) if arrived else like.new_zeros(0, self.composition.states * self.hidden_size)
-        if level.arrive is not None:
-            states = states.index_select(0, level.arrive.to(like.device))
-        owners, positions = level.owners.to(like.device), level.positions.to(like.device)
-        return Children(states, owners, positions, level.widths, level.size)
+        outputs: Tensor = self.composition(x, forest)
+        return outputs

@@ -9,6 +9,7 @@ from recurra.cells.notation import Cell
 from recurra.data.forest import Forest
 from recurra.layers.dropout import check_share
 from recurra.layers.tree import Tree
+from recurra.models.naive_bayes import naive_bayes
 from recurra.types import Float
 
 
@@ -54,6 +55,46 @@ class TreeClassifier(nn.Module):
         read = self.dropout(self.embedding(forest.tokens.to(self.output.weight.device)))
         logits: Tensor = self.output(self.dropout(self.tree(read, forest)))
         return logits
+
+
+class BagOfTokens(nn.Module):
+    """What a network has to beat that reads no tree: naive Bayes from the tokens under a node, order and nesting lost. Roots are
+    classified by the tokens of roots, other nodes by those of all nodes.
+
+    - `blank`: the token of a node that reads nothing.
+    """
+
+    def __init__(self, forest: Forest, vocabulary_size: int, classes: int, blank: int | None = None):
+        super().__init__()
+        self.blank = blank
+        at_roots, anywhere = (torch.zeros(classes, vocabulary_size, dtype=torch.float64) for _ in range(2))
+        own = above = torch.arange(forest.nodes)[self._reads(forest)]
+        while len(own):  # every token counts at the node that reads it, then at its parent, and so on up to the root
+            labels, is_root = forest.labels[above], forest.parents[above] < 0
+            for counts, which in ((at_roots, is_root & (labels >= 0)), (anywhere, labels >= 0)):
+                pairs = (labels * vocabulary_size + forest.tokens[own])[which]
+                counts.view(-1).index_add_(0, pairs, torch.ones(len(pairs), dtype=torch.float64))
+            own, above = own[~is_root], forest.parents[above[~is_root]]
+        seen = (
+            torch.bincount(labels[labels >= 0], minlength=classes).double()
+            for labels in (forest.labels[forest.roots], forest.labels)
+        )
+        self.fits = [naive_bayes(counts, each) for counts, each in zip((at_roots, anywhere), seen, strict=True)]
+
+    def _reads(self, forest: Forest) -> Tensor:
+        return forest.tokens != (-1 if self.blank is None else self.blank)
+
+    def forward(self, forest: Forest) -> Float[Tensor, "N C"]:
+        found = []
+        for logs, prior in self.fits:
+            sums = logs.T[forest.tokens] * self._reads(forest)[:, None]
+            for height in range(int(forest.heights.max())):
+                nodes = (forest.heights == height).nonzero()[:, 0]
+                nodes = nodes[forest.parents[nodes] >= 0]
+                sums.index_add_(0, forest.parents[nodes], sums[nodes])
+            found.append(sums + prior)
+        at_roots, anywhere = found
+        return torch.where((forest.parents < 0)[:, None], at_roots, anywhere)
 
 
 class MostFrequent(nn.Module):

@@ -25,6 +25,7 @@ from recurra.models.classify import HEADS, Classifier
 from recurra.models.decision_tree import Numbers
 from recurra.models.labelling import Labeller
 from recurra.models.tag import Tagger
+from recurra.tasks import word_vectors
 from recurra.tasks.capabilities import Probe
 from recurra.tasks.corpus import TOKENS
 from recurra.tasks.kept import SEQUENCES
@@ -66,6 +67,8 @@ class LabelledData:
     tokens: str = setting("char", "what a token of a text is: byte, char, word or bpe", choices=TOKENS)
     min_count: int = setting(1, "tokens seen less often become <unk>", low=1)
     max_symbols: int | None = setting(None, "the size of the vocabulary: keep the most frequent tokens", low=1)
+    embeddings: str | None = word_vectors.from_file()
+    freeze_embeddings: bool = word_vectors.frozen()
     pixels: bool = setting(False, "images are read pixel by pixel; otherwise row by row")
     permute: bool = setting(False, "permuted pixels: another order, the same for all images")
     permute_seed: int = setting(
@@ -272,6 +275,9 @@ class LabelTask(StepTask[Labeller]):
         if self.kept is not None:
             return Names(self.kept["labels"])
         return Names.fit(self.parts.train, self.parts.known)
+
+    def word_tables(self) -> word_vectors.Tables:
+        return word_vectors.words_of(self.encoder.tokenizer) if isinstance(self.encoder, Tokens) else {}
 
     def make_vocabulary(self) -> dict[str, Any]:
         """How inputs are read, the labels with how often training data had each, and the columns that were read."""

@@ -22,6 +22,7 @@ from recurra.errors import DataError, OptionError, choose_from, quoted
 from recurra.models.conditioned import CONDITIONS, ConditionedLanguageModel, log_likelihoods
 from recurra.models.language import LanguageModel
 from recurra.models.markov import best_markov
+from recurra.tasks import word_vectors
 from recurra.tasks.capabilities import Probe
 from recurra.tasks.corpus import TextData, encode_text
 from recurra.tasks.kept import TOKENIZER
@@ -149,6 +150,9 @@ class ConditionedTask(TextTask[ConditionedLanguageModel]):
 
     def make_batches(self, part: str, *, training: bool) -> LabelledSequences:
         return LabelledSequences(*self.encoded(part), **self.batch_options(training=training))
+
+    def word_tables(self) -> word_vectors.Tables:
+        return word_vectors.words_of(self.tokenizer, "language.embedding")
 
     def make_model(self) -> ConditionedLanguageModel:
         language = LanguageModel(

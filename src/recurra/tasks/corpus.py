@@ -22,6 +22,7 @@ from recurra.data.text import (
 from recurra.data.tokenizers import Tokenizer, build_tokenizer
 from recurra.errors import OptionError
 from recurra.models.markov import Markov, best_markov
+from recurra.tasks import word_vectors
 from recurra.tasks.task import check_shares, given_test, given_valid, of_files
 from recurra.types import setting
 
@@ -45,6 +46,8 @@ class TextData:
     max_symbols: int | None = setting(
         None, "the size of the vocabulary: keep the most frequent tokens; of bpe (none: 1000)", low=1
     )
+    embeddings: str | None = word_vectors.from_file()
+    freeze_embeddings: bool = word_vectors.frozen()
     limit: int | None = setting(
         None, "train on about this many characters (whole files or lines, if there are several); none: on all", low=1
     )

@@ -77,6 +77,9 @@ class JordanTaggingTask(TaggingTask):
                 f"{self.settings.data.path} holds {found.kind}; this network reads tokens. Use the recipe tag."
             )
 
+    def word_tables(self) -> dict[str, list[str]]:
+        return {}  # its vectors are what it adds to its state
+
     def make_model(self) -> Any:
         assert isinstance(self.encoder, Tokens)
         model = self.settings.model

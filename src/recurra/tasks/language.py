@@ -24,6 +24,7 @@ from recurra.errors import DataError, OptionError
 from recurra.models.language import LanguageModel
 from recurra.models.markov import Markov
 from recurra.models.sampling import Choice, sample
+from recurra.tasks import word_vectors
 from recurra.tasks.capabilities import Probe
 from recurra.tasks.corpus import Corpus, TextData, read_corpus, read_parts
 from recurra.tasks.kept import TOKENIZER
@@ -81,6 +82,9 @@ class TextTask(StepTask[M]):
         read = [tokenizer.decode([k]) for k in range(tokenizer.plain)]
         plain = [f"<{tokenizer.kind} {k}>" if name == "\ufffd" else name for k, name in enumerate(read)]
         return [*plain, "Start", "End"] if tokenizer.sequences else plain
+
+    def word_tables(self) -> word_vectors.Tables:
+        return word_vectors.words_of(self.tokenizer)
 
     def tokens_of(self, text: str) -> list[int]:
         """A text as the model reads it, with its start and end."""

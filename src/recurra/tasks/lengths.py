@@ -14,6 +14,7 @@ from recurra.data.transfer import send
 from recurra.errors import DataError, OptionError
 from recurra.models.language import LanguageModel
 from recurra.models.lengths import LengthLanguageModel, sequence_logs
+from recurra.tasks import word_vectors
 from recurra.tasks.corpus import TextData
 from recurra.tasks.language import LanguageSettings, LanguageTask
 from recurra.tasks.recipe import recipe
@@ -45,6 +46,9 @@ class LengthTask(LanguageTask):
     # what a step predicts depends on how much is left: the tokens alone are no finite machine
     reading: Any = None
     held_out: Any = None
+
+    def word_tables(self) -> word_vectors.Tables:
+        return word_vectors.words_of(self.tokenizer, "language.embedding")
 
     def make_model(self) -> Any:
         longest = max(map(int, (self.vocabulary or {})["lengths"]))

@@ -26,7 +26,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ from recurra.errors import OptionError
 from recurra.tasks.settings import override, read_changes, written
 from recurra.tasks.task import Task
 from recurra.training.distributed import Ranks
+
+EMBEDDING = "model.embedding_size"
 
 RECIPES: dict[str, Recipe] = {}
 """Every recipe by its name (`recurra.tasks.catalogue` imports them all)."""
@@ -113,11 +115,26 @@ class Recipe:
 def follow_data(task: Task[Any]) -> list[Derived]:
     """Give the settings of a task that its user did not give the values that follow from its data; which, and why."""
     chosen = RECIPES.get(task.settings.name)
-    if chosen is None or chosen.derive is None or task.given is None:
+    if chosen is None or task.given is None:
         return []
-    found = [each for each in chosen.derive(task) if each.key not in task.given]
+    found = [each for each in (chosen.derive(task) if chosen.derive else ()) if each.key not in task.given]
+    found = [*(each for each in found if each.key != EMBEDDING or task.word_start is None), *_of_vectors(task)]
     task.settings = override(task.settings, {each.key: each.value for each in found})
     return found
+
+
+def _of_vectors(task: Task[Any]) -> Iterator[Derived]:
+    """The size of the vectors that a file has."""
+    start = task.word_start
+    if start is None:
+        return
+    size, asked = start.vectors.size, task.settings.model.embedding_size
+    if EMBEDDING in (task.given or ()) and asked != size:
+        raise OptionError(
+            f"{EMBEDDING}={asked} was asked for, but data.embeddings={task.settings.data.embeddings:.60} has vectors of "
+            f"{size} numbers. Leave it out."
+        )
+    yield Derived(EMBEDDING, size, str(start))
 
 
 def _with_path(changes: Mapping[str, Any] | list[str], data: Any) -> Mapping[str, Any] | list[str]:

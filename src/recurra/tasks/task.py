@@ -19,7 +19,9 @@ from recurra.errors import OptionError, quoted
 from recurra.layers.recurrent import Recurrent
 from recurra.models.sequence import SequenceModel
 from recurra.runs.checkpoint import Checkpoint, restore_weights
+from recurra.tasks import word_vectors
 from recurra.tasks.results import Evaluation
+from recurra.tasks.settings import override
 from recurra.training.distributed import Ranks
 from recurra.training.loop import Loop, Trainer, Training
 from recurra.training.soundness import check_weights
@@ -254,9 +256,26 @@ class Task(ABC, Generic[M]):
 
     def trainer(self) -> Loop:
         """Everything of a run that is not its folder. Every random number comes from the seed."""
+        start = self.word_start if self.kept is None else None
+        if start is not None:
+            self.settings = override(self.settings, {"model.embedding_size": start.vectors.size})
         torch.manual_seed(self.settings.seed)
         device = f"cuda:{self.ranks.local_rank}" if self.settings.device == "cuda" else "cpu"
-        return self.make_trainer(self.make_model().to(device, self.settings.precision))
+        model = self.make_model().to(device, self.settings.precision)
+        if start is not None:
+            word_vectors.give_vectors(model, self.word_tables(), start)
+        if getattr(getattr(self.settings, "data", None), "freeze_embeddings", False):
+            word_vectors.freeze(model, self.word_tables())
+        return self.make_trainer(model)
+
+    def word_tables(self) -> word_vectors.Tables:
+        """The tables of vectors of words in the model; none, where it reads no words."""
+        return {}
+
+    @cached_property
+    def word_start(self) -> word_vectors.Start | None:
+        """The vectors that words start from, of a run that begins. The weights hold them: the file is not needed again."""
+        return word_vectors.read_start(self.settings, self.word_tables())
 
     evaluate: Callable[..., Evaluation]
     """`evaluate(model, data=None, *, baselines=True)`: scores on held-out data, or on another file, beside baselines. A task of

@@ -34,6 +34,7 @@ from recurra.models.markov import best_markov
 from recurra.models.sampling import Choice
 from recurra.models.search import Ending, Found, beam_search, draw
 from recurra.models.translate import CONTEXTS, Translator
+from recurra.tasks import word_vectors
 from recurra.tasks.corpus import TOKENS
 from recurra.tasks.kept import TOKENIZER
 from recurra.tasks.recipe import recipe
@@ -71,6 +72,8 @@ class TranslateData:
     max_symbols: int | None = setting(
         None, "the size of the vocabulary on each side: keep the most frequent tokens", low=1
     )
+    embeddings: str | None = word_vectors.from_file()
+    freeze_embeddings: bool = word_vectors.frozen()
     valid: float = setting(
         0.05,
         "the share of the sources that chooses the model",
@@ -217,6 +220,10 @@ class TranslationTask(Task[Translator]):
         return [torch.cat([start, self.target_tokenizer.encode(pair.target, "replace"), end]) for pair in part]
 
     # -- model and training ------------------------------------------------------------------------------------------
+
+    def word_tables(self) -> word_vectors.Tables:
+        """Of the sources: the targets are another language."""
+        return word_vectors.words_of(self.source_tokenizer, "source_embedding")
 
     def make_model(self) -> Translator:
         model = self.settings.model

@@ -13,13 +13,26 @@ from torch import Tensor, nn
 from recurra.data.forest import Forest
 from recurra.data.text import read_split, split_lines
 from recurra.data.tree_batches import TreeBatch, Trees
-from recurra.data.tree_tasks import TASKS, synthetic
-from recurra.data.trees import LABELS, SHAPES, Tree, TreeVocabulary, build_vocabulary, read_trees, reshaped
+from recurra.data.tree_tasks import BY_DEPTH, TASKS, synthetic
+from recurra.data.trees import (
+    BLANK,
+    LABELS,
+    NODE,
+    SHAPES,
+    UNKNOWN,
+    Tree,
+    TreeVocabulary,
+    build_vocabulary,
+    is_binary_parse,
+    read_trees,
+    reshaped,
+)
 from recurra.errors import DataError, OptionError
 from recurra.layers.tree import BY_POSITION, COMPOSITIONS, OF_CELLS
-from recurra.models.tree import MostFrequent, TreeClassifier
-from recurra.tasks.recipe import recipe
-from recurra.tasks.results import SHOWN, Evaluation, Examples
+from recurra.models.tree import BagOfTokens, MostFrequent, TreeClassifier
+from recurra.tasks import word_vectors
+from recurra.tasks.recipe import Derived, recipe
+from recurra.tasks.results import SHOWN, Comparison, Evaluation, Examples
 from recurra.tasks.task import (
     Settings,
     Task,
@@ -60,13 +73,13 @@ class TreeData:
         "the first word of a bracket: every (a label to learn), root (only the outermost is), outer (the rest is read)",
         choices=LABELS,
     )
-    task: str = setting("listops", "synthetic trees: listops or logic", choices=TASKS, idle=of_synthetic)
+    task: str = setting("listops", "synthetic trees: listops, logic or reviews", choices=TASKS, idle=of_synthetic)
     depth: int = setting(
         4,
         "of the deepest synthetic trees to learn from; they are tested two levels deeper too",
         low=1,
         most=20,
-        idle=of_synthetic,
+        idle=lambda s: of_synthetic(s) or (None if s.data.task in BY_DEPTH else "a review is as deep as its parse"),
     )
     count: int = setting(50_000, "how many synthetic trees to learn from", low=1, most=MOST, idle=of_synthetic)
     shape: str = setting(
@@ -76,6 +89,8 @@ class TreeData:
         added=True,
     )
     min_count: int = setting(1, "tokens seen less often become <unk>", low=1)
+    embeddings: str | None = word_vectors.from_file()
+    freeze_embeddings: bool = word_vectors.frozen()
     valid: float = setting(
         0.1, "the share of a file's trees that chooses the model", idle=lambda s: of_files(s) or given_valid(s)
     )
@@ -124,8 +139,8 @@ class Woods:
     test: Forest
 
 
-def read_woods(data: TreeData, seed: int, vocabulary: TreeVocabulary | None = None) -> Woods:
-    """The recipe's trees as numbers. A vocabulary that is given is used; otherwise one is made of them."""
+def read_parts(data: TreeData, seed: int) -> tuple[list[Tree], ...]:
+    """The recipe's trees, to learn from, to choose by and to test with."""
     parts: tuple[list[Tree], ...]
     if data.path is None:
         learned, tested = range(1, data.depth + 1), range(1, data.depth + DEEPER + 1)
@@ -149,7 +164,11 @@ def read_woods(data: TreeData, seed: int, vocabulary: TreeVocabulary | None = No
         if not parts[0] or not parts[1]:
             found = sum(len(part) for part in parts)
             raise DataError(f"{data.path} has {found} trees: too few to learn from and to choose by. Give more.")
-    parts = tuple([reshaped(tree, data.shape) for tree in part] for part in parts)
+    return tuple([reshaped(tree, data.shape) for tree in part] for part in parts)
+
+
+def plant_woods(parts: tuple[list[Tree], ...], data: TreeData, vocabulary: TreeVocabulary | None = None) -> Woods:
+    """Trees as numbers. A vocabulary that is given is used; otherwise one is made of them."""
     if vocabulary is None:
         vocabulary = build_vocabulary(parts[0], [*parts[1], *parts[2]], data.min_count)
         if not vocabulary.classes:
@@ -176,13 +195,21 @@ class TreeTask(Task[TreeClassifier]):
         self.unit = "labelled node" if settings.data.labels == "every" else "tree"
 
     @cached_property
-    def woods(self) -> Woods:
-        known = TreeVocabulary.from_json(self.kept) if self.kept is not None else None
-        return read_woods(self.settings.data, self.settings.seed, known)
+    def parts(self) -> tuple[list[Tree], ...]:
+        return read_parts(self.settings.data, self.settings.seed)
 
     @cached_property
+    def woods(self) -> Woods:
+        return plant_woods(self.parts, self.settings.data, None if self.kept is None else self._kept_names)
+
+    @property
     def names(self) -> TreeVocabulary:
-        return self.woods.vocabulary if self.kept is None else TreeVocabulary.from_json(self.kept)
+        return self.woods.vocabulary if self.kept is None else self._kept_names
+
+    @cached_property
+    def _kept_names(self) -> TreeVocabulary:
+        assert self.kept is not None
+        return TreeVocabulary.from_json(self.kept)
 
     def make_vocabulary(self) -> dict[str, Any]:
         return self.names.to_json()
@@ -190,7 +217,8 @@ class TreeTask(Task[TreeClassifier]):
     @property
     def about_data(self) -> str:
         data, train = self.settings.data, self.woods.train
-        what = data.path if data.path is not None else f"{data.task} to depth {data.depth}"
+        made = f"{data.task} to depth {data.depth}" if data.task in BY_DEPTH else data.task
+        what = made if data.path is None else data.path
         return f"{what}: {len(train):,} trees of {train.nodes:,} nodes, {len(self.names.classes)} classes"
 
     def about_model(self, model: TreeClassifier) -> str:
@@ -201,6 +229,9 @@ class TreeTask(Task[TreeClassifier]):
     def called(self) -> str:
         model = self.settings.model
         return f"{model.composition} {model.cell or 'lstm'}" if model.composition in OF_CELLS else model.composition
+
+    def word_tables(self) -> word_vectors.Tables:
+        return {"embedding": [UNKNOWN, NODE, *self.names.tokens]}
 
     def make_model(self) -> TreeClassifier:
         model = self.settings.model
@@ -247,7 +278,8 @@ class TreeTask(Task[TreeClassifier]):
         return Examples(("nodes of the tree", "its depth", "predicted for its root", "true"), rows, "evaluate RUN")
 
     def evaluate(self, model: TreeClassifier, data: str | None = None, *, baselines: bool = True) -> Evaluation:
-        """Nats and accuracy of labelled nodes, by height or (of synthetic trees) by depth; beside the most frequent class."""
+        """Nats and accuracy of labelled nodes, by height or (of synthetic trees) by depth; beside the most frequent class, at
+        roots and elsewhere, and a bag of the tokens under a node."""
         settings = self.settings.data
         synthetic = settings.path is None and data is None
         name = "test" if synthetic or settings.test or settings.test_path else "validation"
@@ -256,10 +288,11 @@ class TreeTask(Task[TreeClassifier]):
             other = [reshaped(tree, settings.shape) for tree in read_trees(data, settings.labels)]
             forest, name = self.names.plant(other), data
         batches = self.make_batches(forest, training=False)
-        groups = roots_by_depth if synthetic and settings.shape == "given" else nodes_by_level
+        by_depth = synthetic and settings.shape == "given" and settings.task in BY_DEPTH
+        groups = roots_by_depth if by_depth else nodes_by_level
         models: dict[str, nn.Module] = {f"{self.called}-{self.settings.model.hidden_size}": model}
         if baselines:
-            models["most frequent class"] = MostFrequent(self.woods.train, len(self.names.classes))
+            models |= self.baselines
         scores = {called: score_trees(each, batches, groups=groups) for called, each in models.items()}
         rows = {
             called: {"nats": score["all"].nats, "accuracy": score["all"].accuracy or 0.0}
@@ -267,6 +300,23 @@ class TreeTask(Task[TreeClassifier]):
             for called, score in scores.items()
         }
         return Evaluation(name, next(iter(scores.values()))["all"].tokens, rows, self.units)
+
+    @cached_property
+    def baselines(self) -> dict[str, nn.Module]:
+        train, classes = self.woods.train, len(self.names.classes)
+        return {
+            "most frequent class": MostFrequent(train, classes),
+            "bag of tokens": BagOfTokens(train, self.names.size, classes, BLANK),
+        }
+
+    def compare(self, model: TreeClassifier) -> Comparison:
+        """The network beside its baselines: the accuracy of labelled nodes of the validation part."""
+        batches = self.make_batches(self.woods.valid, training=False)
+        network, *others = (
+            score_trees(each, batches)["all"].accuracy or 0.0 for each in (model, *self.baselines.values())
+        )
+        advice = "Try more training.steps, another training.learning_rate, or model.dropout=0.5."
+        return Comparison("accuracy", True, network, dict(zip(self.baselines, others, strict=True)), advice)
 
 
 def tree_loss(model: TreeClassifier, batch: TreeBatch) -> Tensor:
@@ -328,3 +378,33 @@ def tree() -> TreeSettings:
         model=TreeModelSettings(composition="fold", hidden_size=128, embedding_size=32),
         training=Training(steps=2500, batch_size=128, learning_rate=5e-3, validate_every=500, save_every=500),
     )
+
+
+BATCH, EPOCHS, LEAST = 32, 6, 1000
+"""Of a file's trees: how many make a step, how often each is seen, and the fewest steps."""
+
+MANY = 1_000_000
+"""Labels from which on a network of more units pays."""
+
+
+@tree.rule
+def tree_rule(task: TreeTask) -> Iterator[Derived]:
+    """of a file's trees, model.composition is n-ary for binary parses (only leaves read); model.hidden_size is 64, and 128 from a
+    million labels on; model.dropout is 0.2; training.steps are six epochs of 32 trees a step, at least 1,000, with an evaluation
+    after each epoch"""
+    settings, given = task.settings, task.given or frozenset()
+    if settings.data.path is None and settings.data.task in BY_DEPTH:
+        return
+    train = task.parts[0]
+    if all(is_binary_parse(each) for each in train):
+        yield Derived("model.composition", "n-ary", "binary parses")
+    labels = sum(label is not None for each in train for label in each.labels)
+    yield Derived("model.hidden_size", 64 if labels < MANY else 128, f"{labels:,} labels")
+    yield Derived("model.dropout", 0.2, "a file's trees")
+    batch = settings.training.batch_size if "training.batch_size" in given else BATCH
+    epoch = -(-len(train) // batch)
+    steps = settings.training.steps if "training.steps" in given else max(LEAST, EPOCHS * epoch)
+    yield Derived("training.batch_size", batch, f"{len(train):,} trees")
+    yield Derived("training.steps", steps, f"{steps / epoch:.1f} epochs")
+    for key in ("validate_every", "save_every"):
+        yield Derived(f"training.{key}", min(steps, max(50, epoch)), "an epoch")

@@ -13,6 +13,7 @@ from recurra.data.batches import Batch
 from recurra.data.labelled_batches import LabelledSequences
 from recurra.data.transfer import send
 from recurra.models.labelling import Labeller
+from recurra.models.naive_bayes import naive_bayes
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import evaluating
 from recurra.types import Float, Int
@@ -100,8 +101,7 @@ def bag_of_tokens(train: LabelledSequences, test: LabelledSequences, vocabulary_
     for counts, labels in _counted(train, vocabulary_size):
         tokens.index_add_(0, labels, counts)
         seen += torch.bincount(labels, minlength=classes)
-    logs = ((tokens + 1) / (tokens + 1).sum(1, keepdim=True)).log()
-    prior = ((seen + 1) / (seen + 1).sum()).log()
+    logs, prior = naive_bayes(tokens, seen)
     confused, nats = torch.zeros(classes * classes, dtype=torch.int64), 0.0
     for counts, labels in _counted(test, vocabulary_size):
         scores = prior + counts @ logs.T
