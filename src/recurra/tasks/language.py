@@ -21,6 +21,7 @@ from recurra.data.text import (
 )
 from recurra.data.tokenizers import Tokenizer, tokenizer_from_json
 from recurra.errors import DataError, OptionError
+from recurra.layers.adaptive_softmax import AdaptiveSoftmax
 from recurra.models.language import LanguageModel
 from recurra.models.markov import Markov
 from recurra.models.sampling import Choice, sample
@@ -33,21 +34,53 @@ from recurra.tasks.task import M, Settings, StepModelSettings, StepTask, count_p
 from recurra.training.dynamic_evaluation import evaluate_dynamically
 from recurra.training.evaluation import best_share, evaluate, evaluate_window, log_probabilities, mixed
 from recurra.training.loop import Trainer, Training
+from recurra.training.neural_cache import choose_cache, with_cache
+from recurra.training.objectives import weighted_nll
 from recurra.training.truncation import read_truncation
 from recurra.training.window_fit import fit_window_model
-from recurra.types import Float, Int, setting
+from recurra.types import DEEPEST, Float, Int, setting
 
 ENDINGS = ("symbol", "stop")
+MANY_TOKENS = 50_000
+"""Vocabularies with more get an adaptive softmax by `model.softmax=auto`."""
+
+
+def _has_maps_of_its_own(settings: Any) -> str | None:
+    return "an adaptive softmax has maps of its own" if settings.model.softmax == "adaptive" else None
 
 
 @dataclass(frozen=True)
 class LanguageModelSettings(StepModelSettings):
+    tied: bool = setting(False, "the softmax uses the embedding's matrix", idle=_has_maps_of_its_own)
+    deep_output: int = setting(
+        0,
+        "extra tanh layers from the recurrent layers to the prediction",
+        low=0,
+        most=DEEPEST,
+        idle=_has_maps_of_its_own,
+    )
+    embedding_dropout: float = setting(
+        0.0, "of whole tokens: all places of a token in a batch are read as zeros", added=True
+    )
+    softmax: str = setting(
+        "full",
+        "full; adaptive, which spends little on rare words; or auto: adaptive for more than 50,000 words",
+        choices=("full", "adaptive", "auto"),
+        added=True,
+        idle=lambda s: (
+            None
+            if s.data.tokens == "word"
+            else f"only words are numbered by frequency, and data.tokens={s.data.tokens}"
+        ),
+    )
     ending: str = setting(
         "symbol",
         "how a sequence ends: symbol (a token like the others), stop (a stop probability emitted at each step)",
         choices=ENDINGS,
         added=True,
-        idle=lambda s: None if s.data.sequences else "one long text has no end (data.sequences=false)",
+        idle=lambda s: (
+            _has_maps_of_its_own(s) if s.data.sequences else "one long text has no end (data.sequences=false)"
+        ),
     )
 
 
@@ -199,8 +232,20 @@ class LanguageTask(TextTask[LanguageModel]):
     def model_for(self, vocabulary_size: int) -> LanguageModel:
         """The untrained model for any vocabulary."""
         model = self.settings.model
+        made: dict[str, Any] = self.step_options() | {"embedding_dropout": model.embedding_dropout}
+        if self._is_adaptive(vocabulary_size):
+            return LanguageModel(
+                vocabulary_size, self.make_recurrent(), softmax="adaptive", **made | {"deep_output": 0}
+            )
         stop = self.tokenizer.end if model.ending == "stop" else None
-        return LanguageModel(vocabulary_size, self.make_recurrent(), tied=model.tied, stop=stop, **self.step_options())
+        return LanguageModel(vocabulary_size, self.make_recurrent(), tied=model.tied, stop=stop, **made)
+
+    def _is_adaptive(self, vocabulary_size: int) -> bool:
+        """By the setting; `auto` takes it for vocabularies of many words, unless another setting asks for a full softmax."""
+        model = self.settings.model
+        free = model.ending == "symbol" and not model.deep_output
+        chosen = model.softmax == "adaptive" or (model.softmax == "auto" and vocabulary_size > MANY_TOKENS and free)
+        return bool(chosen and self.settings.data.tokens == "word")
 
     def make_trainer(self, model: LanguageModel) -> Trainer:
         corpus = self.corpus
@@ -212,7 +257,8 @@ class LanguageTask(TextTask[LanguageModel]):
                 "Give more text or a larger share."
             )
         valid = self.make_batches(corpus.valid, training=False)
-        return self.train_on(model, train, lambda model: evaluate(model, valid, ranks=self.ranks).nats)
+        loss = model.output.weighted_nll if isinstance(model.output, AdaptiveSoftmax) else weighted_nll
+        return self.train_on(model, train, lambda model: evaluate(model, valid, ranks=self.ranks).nats, loss=loss)
 
     def evaluate(
         self,
@@ -222,12 +268,18 @@ class LanguageTask(TextTask[LanguageModel]):
         baselines: bool = True,
         window: int | None = None,
         dynamic: float | None = None,
+        cache: bool = False,
     ) -> Evaluation:
         """Nats, perplexity and bits per token, beside the best order-k Markov model and the mixture of both.
 
         - `window`: also train the fixed-window model with this many tokens. `dynamic`: also score the model while it goes on
-          learning from what it has read, at this rate.
+          learning from what it has read, at this rate. `cache`: also score it with a neural cache, which is chosen on
+          validation data.
         """
+        if cache and self.settings.data.sequences:
+            raise OptionError(
+                "a cache remembers one long text, and here each line is a sequence of its own: leave it out."
+            )
         corpus, settings = self.corpus, self.settings
         has_test = any(len(each) > 1 for each in corpus.test)
         part, name = (corpus.test, "test") if has_test else (corpus.valid, "validation")
@@ -241,6 +293,9 @@ class LanguageTask(TextTask[LanguageModel]):
         if dynamic is not None:
             seen, now = (self._small_batches(each) for each in (corpus.train, part))
             nats[f"{called}, dynamic"] = evaluate_dynamically(model, seen, now, rate=dynamic).nats
+        if cache:
+            chosen = choose_cache(model, *self._in_order(corpus.valid), self._logs(model, corpus.valid))
+            nats[f"{called}, {chosen}"] = -float(with_cache(model, *self._in_order(part), logs, chosen).mean())
         if window is not None:
             fixed = fit_window_model(corpus.train, self.tokenizer.size, window, seed=settings.seed)
             nats[f"window of {window}"] = evaluate_window(fixed, self.make_batches(part, training=False)).nats
@@ -281,11 +336,15 @@ class LanguageTask(TextTask[LanguageModel]):
 
     def _logs(self, model: LanguageModel, part: list[Tensor]) -> Float[Tensor, " N"]:
         """log P of every token of a part but the first of each sequence, in order."""
+        return log_probabilities(model, *self._in_order(part))
+
+    def _in_order(self, part: list[Tensor]) -> tuple[Batches, Batches]:
+        """The batches of a part, and of the numbers of its tokens."""
         if not self.settings.data.sequences:
             part = [torch.cat(part)]
         firsts = torch.tensor([0, *(len(each) - 1 for each in part)]).cumsum(0).tolist()
         numbers = [first + torch.arange(len(each)) for first, each in zip(firsts, part, strict=False)]
-        return log_probabilities(model, *(self.make_batches(each, training=False) for each in (part, numbers)))
+        return self.make_batches(part, training=False), self.make_batches(numbers, training=False)
 
     def _counted(self, part: list[Tensor]) -> Float[Tensor, " N"]:
         """The same of the best Markov model."""
