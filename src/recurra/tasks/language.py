@@ -22,12 +22,12 @@ from recurra.data.text import (
 from recurra.data.tokenizers import Tokenizer, tokenizer_from_json
 from recurra.errors import DataError, OptionError
 from recurra.layers.adaptive_softmax import AdaptiveSoftmax
-from recurra.models.language import LanguageModel
+from recurra.models.language import SOFTMAXES, LanguageModel
 from recurra.models.markov import Markov
 from recurra.models.sampling import Choice, sample
 from recurra.tasks.capabilities import Probe
 from recurra.tasks.corpus import Corpus, TextData, read_corpus, read_parts
-from recurra.tasks.recipe import recipe
+from recurra.tasks.recipe import Derived, recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples, TextScore
 from recurra.tasks.streaming import Streaming, most_probable, tokens
 from recurra.tasks.task import M, Settings, StepModelSettings, StepTask, count_parameters
@@ -41,8 +41,8 @@ from recurra.training.window_fit import fit_window_model
 from recurra.types import DEEPEST, Float, Int, setting
 
 ENDINGS = ("symbol", "stop")
-MANY_TOKENS = 50_000
-"""Vocabularies with more get an adaptive softmax by `model.softmax=auto`."""
+MANY_WORDS = {"cpu": 10_000, "cuda": 50_000}
+"""A vocabulary of words with more gets an adaptive softmax by the rule of `words`: there a full one takes most of the time."""
 
 
 def _has_maps_of_its_own(settings: Any) -> str | None:
@@ -64,8 +64,8 @@ class LanguageModelSettings(StepModelSettings):
     )
     softmax: str = setting(
         "full",
-        "full; adaptive, which spends little on rare words; or auto: adaptive for more than 50,000 words",
-        choices=("full", "adaptive", "auto"),
+        "full, or adaptive, which spends little on rare words",
+        choices=SOFTMAXES,
         added=True,
         idle=lambda s: (
             None
@@ -233,19 +233,12 @@ class LanguageTask(TextTask[LanguageModel]):
         """The untrained model for any vocabulary."""
         model = self.settings.model
         made: dict[str, Any] = self.step_options() | {"embedding_dropout": model.embedding_dropout}
-        if self._is_adaptive(vocabulary_size):
+        if model.softmax == "adaptive" and self.settings.data.tokens == "word":
             return LanguageModel(
                 vocabulary_size, self.make_recurrent(), softmax="adaptive", **made | {"deep_output": 0}
             )
         stop = self.tokenizer.end if model.ending == "stop" else None
         return LanguageModel(vocabulary_size, self.make_recurrent(), tied=model.tied, stop=stop, **made)
-
-    def _is_adaptive(self, vocabulary_size: int) -> bool:
-        """By the setting; `auto` takes it for vocabularies of many words, unless another setting asks for a full softmax."""
-        model = self.settings.model
-        free = model.ending == "symbol" and not model.deep_output
-        chosen = model.softmax == "adaptive" or (model.softmax == "auto" and vocabulary_size > MANY_TOKENS and free)
-        return bool(chosen and self.settings.data.tokens == "word")
 
     def make_trainer(self, model: LanguageModel) -> Trainer:
         corpus = self.corpus
@@ -467,3 +460,48 @@ def names() -> LanguageSettings:
             save_every=500,
         ),
     )
+
+
+@recipe(LanguageTask)
+def words() -> LanguageSettings:
+    """a long text of words: data.path=FILE; evaluate with --dynamic and --cache"""
+    return LanguageSettings(
+        data=TextData(tokens="word", min_count=3, valid=0.1, test=0.1),
+        model=LanguageModelSettings(
+            cell="lstm",
+            hidden_size=256,
+            dropout=0.4,
+            input_dropout=0.2,
+            embedding_dropout=0.1,
+            weight_dropout=0.2,
+            tied=True,
+        ),
+        training=Training(
+            steps=8000,
+            batch_size=16,
+            truncation="every:64",
+            learning_rate=3e-3,
+            average="ema:0.998",
+            validate_every=1000,
+            save_every=500,
+        ),
+    )
+
+
+@words.rule
+def words_rule(task: LanguageTask) -> Iterator[Derived]:
+    """model.hidden_size (64 to 1024), training.steps (2 to 30 passes) and model.dropout (0.5 to 0.2) follow from the number of
+    tokens; model.softmax is adaptive from 10,000 words on (50,000 on a GPU), unless what needs a full one is given"""
+    tokens, vocabulary = sum(len(part) for part in task.corpus.train), task.tokenizer.size
+    why = f"{tokens:,} tokens"
+    yield Derived("model.hidden_size", min(1024, max(64, 32 * round(2 * (tokens / 20_000) ** (1 / 3)))), why)
+    # a text that is read often is learned by heart
+    yield Derived("model.dropout", 0.5 if tokens < 300_000 else 0.4 if tokens < 3_000_000 else 0.2, why)
+    needs_full = {"model.tied", "model.deep_output", "model.ending"} & (task.given or set())
+    many = vocabulary > MANY_WORDS[task.settings.device]
+    if many and task.settings.data.tokens == "word" and not needs_full:
+        yield Derived("model.softmax", "adaptive", f"a vocabulary of {vocabulary:,}")
+    passes = min(30.0, max(2.0, 8 * math.sqrt(1e6 / tokens)))
+    steps = max(100, round(passes * task.make_batches(task.corpus.train, training=True).steps_per_epoch))
+    yield Derived("training.steps", steps, f"{passes:.1f} passes over {why}")
+    yield Derived("training.validate_every", -(-steps // 8), f"8 times in {steps:,} steps")
