@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
@@ -101,13 +100,15 @@ def _score(
 ) -> Float[Tensor, "K n"]:
     """log P of the last n tokens by each cache: the share of its weight that lies on steps which the same token followed."""
     M = len(keys)
-    similar = keys[-n:] @ keys.T
+    # at most 1, and not 0 in float32 for any flatness that is tried
+    similar = keys[-n:] @ keys.T - 1
     back = torch.arange(M - n, M, device=keys.device)[:, None] - torch.arange(M, device=keys.device)
-    same = tokens[-n:, None] == tokens
+    same = (tokens[-n:, None] == tokens).to(keys)
+    near = {size: ((back > 0) & (back <= size)).to(keys) for size, _ in caches}
+    weights = {flatness: torch.exp(flatness * similar) for _, flatness in caches}
     scored = []
     for size, flatness in caches:
-        logits = torch.where((back > 0) & (back <= size), flatness * similar, -math.inf)
-        hits = torch.where(same, logits, -math.inf)
-        # of an empty cache both are log 0, and their difference is NaN
-        scored.append(hits.logsumexp(-1).double() - logits.logsumexp(-1).double())
+        reached = weights[flatness] * near[size]
+        hits, total = (reached * same).sum(-1).double(), reached.sum(-1).double()
+        scored.append(hits.log() - total.log())  # log 0 − log 0 is NaN: an empty cache
     return torch.stack(scored)
