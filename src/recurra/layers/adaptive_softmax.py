@@ -22,6 +22,8 @@ class AdaptiveSoftmax(nn.AdaptiveLogSoftmaxWithLoss):
     for each target, only its cluster is computed.
     """
 
+    borders: Tensor
+
     def __init__(self, input_size: int, output_size: int):
         if output_size < LEAST:
             raise OptionError(
