@@ -212,13 +212,14 @@ def compare_engines(
     )
 
 
+LANGUAGE_OPTIONS = ("tied", "input_dropout", "deep_input", "deep_output", "embedding_dropout", "softmax", "stop")
+
+
 def make_language_model(
     vocabulary_size: int, cell: Any, hidden_size: int, *, embedding_size: int | None = None, **options: Any
 ) -> LanguageModel:
     """A language model in one line."""
-    own = {
-        name: options.pop(name) for name in ("tied", "input_dropout", "deep_input", "deep_output") if name in options
-    }
+    own = {name: options.pop(name) for name in LANGUAGE_OPTIONS if name in options}
     layers = Recurrent(cell, embedding_size or hidden_size, hidden_size, **options)
     return LanguageModel(vocabulary_size, layers, **own)
 

@@ -82,6 +82,23 @@ def test_dropout_is_for_training_only() -> None:
     assert not torch.allclose(model(tokens)[0], model(tokens)[0])
 
 
+def test_whole_tokens_are_dropped_at_all_of_their_places() -> None:
+    model, tokens = make_model(embedding_dropout=0.5), torch.randint(V, (B, 40))
+    torch.testing.assert_close(model.embed(tokens), model.embedding(tokens))
+    model.train()
+    scales = (model.embed(tokens) / model.embedding(tokens))[..., 0].detach()
+    for token in range(V):
+        (scale,) = scales[tokens == token].unique().tolist()
+        assert scale == pytest.approx(0, abs=1e-9) or scale == pytest.approx(2)
+    assert len(scales.round().unique()) == 2
+
+
+@pytest.mark.parametrize("other", [{"tied": True}, {"deep_output": 1}, {"stop": 3}], ids=str)
+def test_an_adaptive_softmax_goes_alone(other: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="softmax=adaptive has maps of its own"):
+        make_model(vocabulary_size=40, softmax="adaptive", **other)
+
+
 def test_a_state_as_numbers_goes_on_without_gradients() -> None:
     model, tokens = make_model(cell="skip(d=3)", layers=2), torch.randint(V, (B, T))
     _, state = model(tokens[:, :4])

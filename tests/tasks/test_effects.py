@@ -28,6 +28,7 @@ FORECAST_SOLVED = [*SOLVED, "training.starts=3", "training.horizon=10"]
 
 CASES: dict[str, list[str]] = {
     "text": [*TOKENS, "data.path=text.txt", "training.truncation=every:8", "data.test=0.1"],
+    "words": [*TOKENS[:-1], "data.path=text.txt", "training.truncation=every:8", "data.min_count=1"],
     "names": [*TOKENS, "data.path=names.txt"],
     "lengths": [*TOKENS, "data.path=names.txt"],
     "conditioned": [*TOKENS, "data.path=classes.txt"],
@@ -59,7 +60,18 @@ CASES: dict[str, list[str]] = {
     "reservoir on narma": [*SOLVED, "data.length=500", "data.task=narma"],
 }
 
-ALIKE = ("addition", "conditioned", "dyck", "fixed-window", "flip-flop", "forecast", "jordan", "lengths", "names")
+ALIKE = (
+    "addition",
+    "conditioned",
+    "dyck",
+    "fixed-window",
+    "flip-flop",
+    "forecast",
+    "jordan",
+    "lengths",
+    "names",
+    "words",
+)
 ALIKE += ("piano-roll", "regression", "reservoir")
 ALIKE += ("signal-and-noise", "tag", "tomita", "washing-machine")
 """Cases whose settings are mostly those of others: they are looked at where there is more time."""
@@ -79,6 +91,7 @@ OTHERS: dict[str, list[str]] = {
     "average": ["ema:0.05"],
     "feeding": ["free", "scheduled:1"],
     "input_dropout": ["0.4"],
+    "softmax": ["adaptive"],
     "tokens": ["byte", "word"],
     "min_count": ["1000"],
     "dtype": ["float64"],

@@ -20,7 +20,7 @@ FLAT = 1e-3
 """A point is a minimum if ‖∇q‖ is at most this share of ‖F(s) − s‖, and at most `STILL` of q / (1 + ‖s‖)."""
 STILL, ARRIVED, ITERATIONS = 1e-2, 1e-4, 150
 REACH_STEPS, REACH_STATES, MARGIN = 30, 512, 0.02
-"""Steps and states by which it is seen how far trajectories reach, and by how much of what is visited a state may lie beyond it."""
+"""Steps and states that show how far trajectories reach, and by how much of what is visited a state may lie beyond it."""
 
 Map = Callable[[Tensor], Tensor]
 MapWithSlope = Callable[[Tensor], tuple[Tensor, Tensor]]

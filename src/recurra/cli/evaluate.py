@@ -25,6 +25,13 @@ def evaluate(
             help="Also score the model while it goes on learning from what it has read, at this rate (0.002)."
         ),
     ] = None,
+    cache: Annotated[
+        bool,
+        typer.Option(
+            "--cache",
+            help="Also score the model with a neural cache of what it has read lately, chosen on validation data.",
+        ),
+    ] = False,
     shuffled: Annotated[
         bool,
         typer.Option(
@@ -43,7 +50,8 @@ def evaluate(
     """How good a run is, beside baselines: nats and perplexity of text, exact match of translations, accuracy of labels, errors
     of forecasts."""
     opened = open_run(run, device)
-    found = opened.evaluate(data, baselines=baselines, window=window, dynamic=dynamic, shuffled=shuffled or None)
+    options = {"window": window, "dynamic": dynamic, "cache": cache or None, "shuffled": shuffled or None}
+    found = opened.evaluate(data, baselines=baselines, **options)
     if plot:
         found.plot(opened.folder.explain / ("confusion" if found.forecast is None else "backtest.svg"))
     print_result(found, as_json, run=str(run))

@@ -32,6 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from recurra.errors import OptionError
+from recurra.layers.adaptive_softmax import AdaptiveSoftmax
 from recurra.layers.deep import DeepLinear, StopLinear
 from recurra.layers.direction import Direction
 from recurra.layers.recurrent import Recurrent
@@ -172,6 +173,8 @@ def _(model: Recurrent) -> Network:
 
 @_describe.register
 def _(model: LanguageModel) -> Network:
+    if isinstance(model.output, AdaptiveSoftmax):
+        raise OptionError("a model with softmax=adaptive cannot be exported. Train it with softmax=full.")
     return Network(_with_stop(model, _predicted(model, _embedding(model.embedding, "tokens"))))
 
 

@@ -60,7 +60,8 @@ class ConditionedLanguageModel(nn.Module):
 
     @property
     def output(self) -> nn.Linear:
-        return self.language.output
+        output: nn.Linear = self.language.output
+        return output
 
     @property
     def recurrent(self) -> nn.Module:

@@ -21,35 +21,68 @@ from recurra.data.text import (
 )
 from recurra.data.tokenizers import Tokenizer, tokenizer_from_json
 from recurra.errors import DataError, OptionError
-from recurra.models.language import LanguageModel
+from recurra.layers.adaptive_softmax import AdaptiveSoftmax
+from recurra.models.language import SOFTMAXES, LanguageModel
 from recurra.models.markov import Markov
 from recurra.models.sampling import Choice, sample
 from recurra.tasks import word_vectors
 from recurra.tasks.capabilities import Probe
 from recurra.tasks.corpus import Corpus, TextData, read_corpus, read_parts
 from recurra.tasks.kept import TOKENIZER
-from recurra.tasks.recipe import recipe
+from recurra.tasks.recipe import Derived, recipe
 from recurra.tasks.results import SHOWN, Evaluation, Examples, TextScore
 from recurra.tasks.streaming import Streaming, most_probable, tokens
 from recurra.tasks.task import M, Settings, StepModelSettings, StepTask, count_parameters
 from recurra.training.dynamic_evaluation import evaluate_dynamically
 from recurra.training.evaluation import best_share, evaluate, evaluate_window, log_probabilities, mixed
 from recurra.training.loop import Trainer, Training
+from recurra.training.neural_cache import choose_cache, with_cache
+from recurra.training.objectives import weighted_nll
 from recurra.training.truncation import read_truncation
 from recurra.training.window_fit import fit_window_model
-from recurra.types import Float, Int, setting
+from recurra.types import DEEPEST, Float, Int, setting
 
 ENDINGS = ("symbol", "stop")
+MANY_WORDS = {"cpu": 10_000, "cuda": 50_000}
+"""A vocabulary of words with more gets an adaptive softmax by the rule of `words`: there a full one takes most of the time."""
+
+
+def _has_maps_of_its_own(settings: Any) -> str | None:
+    return "an adaptive softmax has maps of its own" if settings.model.softmax == "adaptive" else None
 
 
 @dataclass(frozen=True)
 class LanguageModelSettings(StepModelSettings):
+    tied: bool = setting(False, "the softmax uses the embedding's matrix", idle=_has_maps_of_its_own)
+    deep_output: int = setting(
+        0,
+        "extra tanh layers from the recurrent layers to the prediction",
+        low=0,
+        most=DEEPEST,
+        idle=_has_maps_of_its_own,
+    )
+    embedding_dropout: float = setting(
+        0.0, "of whole tokens: all places of a token in a batch are read as zeros", added=True
+    )
+    softmax: str = setting(
+        "full",
+        "full, or adaptive, which spends little on rare words",
+        choices=SOFTMAXES,
+        added=True,
+        idle=lambda s: (
+            None
+            if s.data.tokens == "word"
+            else f"only words are numbered by frequency, and data.tokens={s.data.tokens}"
+        ),
+    )
     ending: str = setting(
         "symbol",
         "how a sequence ends: symbol (a token like the others), stop (a stop probability emitted at each step)",
         choices=ENDINGS,
         added=True,
-        idle=lambda s: None if s.data.sequences else "one long text has no end (data.sequences=false)",
+        idle=lambda s: (
+            _has_maps_of_its_own(s) if s.data.sequences else "one long text has no end (data.sequences=false)"
+        ),
     )
 
 
@@ -205,8 +238,13 @@ class LanguageTask(TextTask[LanguageModel]):
     def model_for(self, vocabulary_size: int) -> LanguageModel:
         """The untrained model for any vocabulary."""
         model = self.settings.model
+        made: dict[str, Any] = self.step_options() | {"embedding_dropout": model.embedding_dropout}
+        if model.softmax == "adaptive" and self.settings.data.tokens == "word":
+            return LanguageModel(
+                vocabulary_size, self.make_recurrent(), softmax="adaptive", **made | {"deep_output": 0}
+            )
         stop = self.tokenizer.end if model.ending == "stop" else None
-        return LanguageModel(vocabulary_size, self.make_recurrent(), tied=model.tied, stop=stop, **self.step_options())
+        return LanguageModel(vocabulary_size, self.make_recurrent(), tied=model.tied, stop=stop, **made)
 
     def make_trainer(self, model: LanguageModel) -> Trainer:
         corpus = self.corpus
@@ -218,7 +256,8 @@ class LanguageTask(TextTask[LanguageModel]):
                 "Give more text or a larger share."
             )
         valid = self.make_batches(corpus.valid, training=False)
-        return self.train_on(model, train, lambda model: evaluate(model, valid, ranks=self.ranks).nats)
+        loss = model.output.weighted_nll if isinstance(model.output, AdaptiveSoftmax) else weighted_nll
+        return self.train_on(model, train, lambda model: evaluate(model, valid, ranks=self.ranks).nats, loss=loss)
 
     def evaluate(
         self,
@@ -228,12 +267,18 @@ class LanguageTask(TextTask[LanguageModel]):
         baselines: bool = True,
         window: int | None = None,
         dynamic: float | None = None,
+        cache: bool = False,
     ) -> Evaluation:
         """Nats, perplexity and bits per token, beside the best order-k Markov model and the mixture of both.
 
         - `window`: also train the fixed-window model with this many tokens. `dynamic`: also score the model while it goes on
-          learning from what it has read, at this rate.
+          learning from what it has read, at this rate. `cache`: also score it with a neural cache, which is chosen on
+          validation data.
         """
+        if cache and self.settings.data.sequences:
+            raise OptionError(
+                "a cache remembers one long text, and here each line is a sequence of its own: leave it out."
+            )
         corpus, settings = self.corpus, self.settings
         has_test = any(len(each) > 1 for each in corpus.test)
         part, name = (corpus.test, "test") if has_test else (corpus.valid, "validation")
@@ -247,6 +292,9 @@ class LanguageTask(TextTask[LanguageModel]):
         if dynamic is not None:
             seen, now = (self._small_batches(each) for each in (corpus.train, part))
             nats[f"{called}, dynamic"] = evaluate_dynamically(model, seen, now, rate=dynamic).nats
+        if cache:
+            chosen = choose_cache(model, *self._in_order(corpus.valid), self._logs(model, corpus.valid))
+            nats[f"{called}, {chosen}"] = -float(with_cache(model, *self._in_order(part), logs, chosen).mean())
         if window is not None:
             fixed = fit_window_model(corpus.train, self.tokenizer.size, window, seed=settings.seed)
             nats[f"window of {window}"] = evaluate_window(fixed, self.make_batches(part, training=False)).nats
@@ -287,11 +335,15 @@ class LanguageTask(TextTask[LanguageModel]):
 
     def _logs(self, model: LanguageModel, part: list[Tensor]) -> Float[Tensor, " N"]:
         """log P of every token of a part but the first of each sequence, in order."""
+        return log_probabilities(model, *self._in_order(part))
+
+    def _in_order(self, part: list[Tensor]) -> tuple[Batches, Batches]:
+        """The batches of a part, and of the numbers of its tokens."""
         if not self.settings.data.sequences:
             part = [torch.cat(part)]
         firsts = torch.tensor([0, *(len(each) - 1 for each in part)]).cumsum(0).tolist()
         numbers = [first + torch.arange(len(each)) for first, each in zip(firsts, part, strict=False)]
-        return log_probabilities(model, *(self.make_batches(each, training=False) for each in (part, numbers)))
+        return self.make_batches(part, training=False), self.make_batches(numbers, training=False)
 
     def _counted(self, part: list[Tensor]) -> Float[Tensor, " N"]:
         """The same of the best Markov model."""
@@ -414,3 +466,48 @@ def names() -> LanguageSettings:
             save_every=500,
         ),
     )
+
+
+@recipe(LanguageTask)
+def words() -> LanguageSettings:
+    """a long text of words: data.path=FILE; evaluate with --dynamic and --cache"""
+    return LanguageSettings(
+        data=TextData(tokens="word", min_count=3, valid=0.1, test=0.1),
+        model=LanguageModelSettings(
+            cell="lstm",
+            hidden_size=256,
+            dropout=0.4,
+            input_dropout=0.2,
+            embedding_dropout=0.1,
+            weight_dropout=0.2,
+            tied=True,
+        ),
+        training=Training(
+            steps=8000,
+            batch_size=16,
+            truncation="every:64",
+            learning_rate=3e-3,
+            average="ema:0.998",
+            validate_every=1000,
+            save_every=500,
+        ),
+    )
+
+
+@words.rule
+def words_rule(task: LanguageTask) -> Iterator[Derived]:
+    """model.hidden_size (64 to 1024), training.steps (2 to 30 passes) and model.dropout (0.5 to 0.2) follow from the number of
+    tokens; model.softmax is adaptive from 10,000 words on (50,000 on a GPU), unless what needs a full one is given"""
+    tokens, vocabulary = sum(len(part) for part in task.corpus.train), task.tokenizer.size
+    why = f"{tokens:,} tokens"
+    yield Derived("model.hidden_size", min(1024, max(64, 32 * round(2 * (tokens / 20_000) ** (1 / 3)))), why)
+    # a text that is read often is learned by heart
+    yield Derived("model.dropout", 0.5 if tokens < 300_000 else 0.4 if tokens < 3_000_000 else 0.2, why)
+    needs_full = {"model.tied", "model.deep_output", "model.ending"} & (task.given or set())
+    many = vocabulary > MANY_WORDS[task.settings.device]
+    if many and task.settings.data.tokens == "word" and not needs_full:
+        yield Derived("model.softmax", "adaptive", f"a vocabulary of {vocabulary:,}")
+    passes = min(30.0, max(2.0, 8 * math.sqrt(1e6 / tokens)))
+    steps = max(100, round(passes * task.make_batches(task.corpus.train, training=True).steps_per_epoch))
+    yield Derived("training.steps", steps, f"{passes:.1f} passes over {why}")
+    yield Derived("training.validate_every", -(-steps // 8), f"8 times in {steps:,} steps")

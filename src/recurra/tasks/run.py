@@ -212,7 +212,7 @@ class Run:
     def evaluate(self, data: Any = None, *, baselines: bool = True, **options: Any) -> Evaluation:
         """Scores on the run's own test part (or validation), or on other data, with baselines beside them.
 
-        - `data`: a path, or data as for `rc.train`. Language models also take `window` and `dynamic`.
+        - `data`: a path, or data as for `rc.train`. Language models also take `window`, `dynamic` and `cache`.
         """
         given = {name: value for name, value in options.items() if value is not None}
         if data is not None:
