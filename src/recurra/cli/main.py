@@ -32,7 +32,10 @@ from recurra.cli.lecture import lecture
 from recurra.cli.lecture_activations import activations
 from recurra.cli.lecture_approximate import approximate
 from recurra.cli.lecture_automaton import automaton as lecture_automaton
+from recurra.cli.lecture_convolution import convolution
+from recurra.cli.lecture_depth import depth as lecture_depth
 from recurra.cli.lecture_scalar import scalar
+from recurra.cli.lecture_tree import tree
 from recurra.cli.log import log
 from recurra.cli.mimic import mimic
 from recurra.cli.orders import orders
@@ -101,7 +104,7 @@ bench.command()(bench_serve)
 bench.command()(memory)
 bench.command()(bench_c)
 app.add_typer(bench, name="bench")
-for page in (scalar, activations, approximate, lecture_automaton):
+for page in (scalar, activations, approximate, lecture_automaton, lecture_depth, convolution, tree):
     lecture.command()(page)
 app.add_typer(lecture, name="lecture")
 

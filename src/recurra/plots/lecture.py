@@ -74,19 +74,22 @@ def paint_vector_sum(axis: Any, found: VectorSum) -> None:
 
 @painter(DepthGradients, (9, 5.5))
 def paint_depth(axis: Any, found: DepthGradients) -> None:
-    """The gradient at each layer over that at the last one."""
+    """The gradient at each layer over that at the last one; of recurrent layers thin what comes straight down the layers."""
     words = {"none": "no skip", "outside": "skip, head outside: y + φ(W y)", "inside": "skip, head inside: φ(y + W y)"}
+    if found.straight:
+        words = {"none": "no skip, all steps", "outside": "skip, all steps"}
     for k, (form, norms) in enumerate(found.norms.items()):
-        shares = (norms / norms[-1]).numpy()
-        (line,) = axis.plot(
-            range(len(shares)),
-            np.log10(np.maximum(shares, 1e-300)),
-            color=COLOURS[k],
-            ls=DASHES[k],
-            lw=2.5,
-            label=words[form],
-        )
-        line.set_gid(f"depth-{form}")
+        look = {"color": COLOURS[k], "ls": DASHES[k]}
+        _depth_line(axis, norms, f"depth-{form}", lw=2.5, label=words[form], **look)
+        if found.straight:
+            label = words[form].replace("all steps", "the step of the loss alone")
+            _depth_line(axis, found.straight[form], f"straight-{form}", lw=1.2, marker="o", ms=4, label=label, **look)
     axis.set(xlabel="layer (0: the input)", ylabel="log₁₀ ‖∂L/∂y(l)‖ over the last layer's", title=found.about)
     axis.grid(alpha=0.6)
     axis.legend()
+
+
+def _depth_line(axis: Any, norms: Any, name: str, **look: Any) -> None:
+    shares = (norms / norms[-1]).numpy()
+    (line,) = axis.plot(range(len(shares)), np.log10(np.maximum(shares, 1e-300)), **look)
+    line.set_gid(name)
