@@ -18,7 +18,7 @@ import recurra as rc
 HERE = Path(__file__).parent
 OUT = HERE / "gallery"
 RUNS = HERE.parent / "runs" / "gallery"
-WIDE, COLOURS = 760, 96
+WIDE, COLOURS = 760, 200
 WHOLE = ("basins",)
 """Their legends go by colour: they keep all, and are smaller."""
 SMALL = 470
