@@ -43,6 +43,7 @@ from recurra.cli.output import opening, opens_runs
 from recurra.cli.predict import predict
 from recurra.cli.recipes import recipes
 from recurra.cli.regions import regions
+from recurra.cli.robot import robot
 from recurra.cli.runs import runs
 from recurra.cli.sample import sample
 from recurra.cli.score import score
@@ -87,6 +88,7 @@ VERBS = (
     regions,
     unroll,
     log,
+    robot,
     serve,
     export,
     lab,
