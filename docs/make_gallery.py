@@ -64,9 +64,7 @@ def measured() -> dict[str, Any]:
     """Success over length as `recurra bench memory` has measured it: minutes for each task, so it is kept."""
     kept = json.loads((HERE / "memory.json").read_text(encoding="utf-8"))
     rows = {each["task"]: [MemoryRow(**row) for row in each["rows"]] for each in kept}
-    return {
-        each["task"]: MemoryComparison(each["task"], each["steps"], rows[each["task"]]) for each in kept
-    }
+    return {each["task"]: MemoryComparison(each["task"], each["steps"], rows[each["task"]]) for each in kept}
 
 
 def contents() -> list[tuple[str, list[tuple[str, str, str, Callable[[], Any]]]]]:
@@ -377,7 +375,8 @@ def main() -> None:
         "## Elsewhere",
         "",
         "Cells are drawn on [their pages](cells/README.md), decision trees and penalties under",
-        "[tree regularization](tree-regularization.md), attention under [pairs](translate.md#five-ways-to-hand-over), units over text under [units](units.md).",
+        "[tree regularization](tree-regularization.md), attention under",
+        "[pairs](translate.md#five-ways-to-hand-over), units over text under [units](units.md).",
     ]
     (HERE / "gallery.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"{time.time() - start:.0f} s", file=sys.stderr)
