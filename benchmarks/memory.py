@@ -25,7 +25,7 @@ def compare_memory(
     *,
     steps: int = 600,
     hidden_size: int = 32,
-    seeds: int = 1,
+    seeds: int = 3,
     say: Say = quiet,
 ) -> MemoryComparison:
     """Train every cell at every length, all with the same size, learning rate and number of steps; score what was never seen."""

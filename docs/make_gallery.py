@@ -4,6 +4,7 @@ The networks are trained once, by recipes, and kept in runs/gallery. Pictures ar
 """
 
 import io
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -14,14 +15,20 @@ import torch
 from PIL import Image
 
 import recurra as rc
+from recurra.analysis.memory_lengths import MemoryComparison, MemoryRow
 
 HERE = Path(__file__).parent
 OUT = HERE / "gallery"
 RUNS = HERE.parent / "runs" / "gallery"
-WIDE, COLOURS = 760, 96
+WIDE, COLOURS = 760, 200
 WHOLE = ("basins",)
 """Their legends go by colour: they keep all, and are smaller."""
+FILMS = {
+    "Fields": {"formation": "attractors form", "walk": "a state moves"},
+    "Small things": {"convolution": "the filters on their way"},
+}
 SMALL = 470
+ANIMALS, VERBS, THINGS = ("cat", "dog", "fox"), ("sees", "finds", "hides"), ("bone", "mouse", "log", "den")
 WASH = ["Power", "Program 1", "Start", "Level", "Timer", "Timer", "Timer"]
 
 
@@ -43,6 +50,23 @@ def given() -> tuple[rc.Recurrent, torch.Tensor]:
     return rc.Recurrent("elman", 2, 5, init=rc.spectral_radius(0.9)), torch.randn(6, 2)
 
 
+def text_run() -> rc.Run:
+    """A small language model of words, for tables of order k and embeddings."""
+    folder = RUNS / "text"
+    sentences = [f"the {one} {verb} the {two} . " for one in ANIMALS for verb in VERBS for two in THINGS]
+    if folder.exists():
+        return rc.open(folder)
+    how: dict[str, Any] = {"data.tokens": "word", "hidden_size": 32, "embedding_size": 8, "steps": 300, "batch_size": 8}
+    return rc.train("text", data=["".join(sentences) * 3], out=folder, progress="lines", cell="gru", **how)
+
+
+def measured() -> dict[str, Any]:
+    """Success over length as `recurra bench memory` has measured it: minutes for each task, so it is kept."""
+    kept = json.loads((HERE / "memory.json").read_text(encoding="utf-8"))
+    rows = {each["task"]: [MemoryRow(**row) for row in each["rows"]] for each in kept}
+    return {each["task"]: MemoryComparison(each["task"], each["steps"], rows[each["task"]]) for each in kept}
+
+
 def contents() -> list[tuple[str, list[tuple[str, str, str, Callable[[], Any]]]]]:
     """Sections; in each, a file's name, what it shows, the command, and what draws it."""
     unroll = rc.lecture.unroll
@@ -52,7 +76,13 @@ def contents() -> list[tuple[str, list[tuple[str, str, str, Callable[[], Any]]]]
     resting = [name for trigger in WASH for name in (trigger, *["none"] * 4)]
     walk = run.walk(resting)
     formed = run.formation("none", steps=[0, *run.snapshots[::2][:6], run.snapshots[-1]])
+    words = "the little brown fox jumps over the dog"
+    torch.manual_seed(0)
+    network = rc.Tree(3, 8, composition="plain", arity=2)
+    text, memory = text_run(), measured()
+    odd = rc.analysis.Moore(("0", "1"), ((0, 1), (1, 0)), ("even", "odd"))
     OUT.mkdir(exist_ok=True)
+    rc.lecture.convolve().animate(OUT / "convolution.gif")
     run.walk(WASH).animate(OUT / "walk.gif")
     formed.animate(OUT / "formation.gif")
     state_machine = run.task.reading(run.model).truth
@@ -109,6 +139,18 @@ def contents() -> list[tuple[str, list[tuple[str, str, str, Callable[[], Any]]]]
                     "three truncations",
                     "rc.lecture.compare_truncations(8, 3).plot()",
                     rc.lecture.compare_truncations(8, 3).plot,
+                ),
+                (
+                    "tree",
+                    "a recursive network over a balanced tree",
+                    f"recurra lecture tree '{words}'",
+                    rc.lecture.unroll_tree(words).plot,
+                ),
+                (
+                    "chain",
+                    "the same words as a chain, and the gradient that reaches each",
+                    f"recurra lecture tree '{words}' --shape chain --gradients 8",
+                    rc.lecture.unroll_tree(words, shape="chain", network=network).plot,
                 ),
                 (
                     "wires",
@@ -207,6 +249,61 @@ def contents() -> list[tuple[str, list[tuple[str, str, str, Callable[[], Any]]]]
             ],
         ),
         (
+            "Memory",
+            [
+                (
+                    f"memory-{task}",
+                    f"success over length: {task}",
+                    f"recurra bench memory {task}",
+                    memory[task].plot,
+                )
+                for task in memory
+            ],
+        ),
+        (
+            "Small things",
+            [
+                (
+                    "scalar",
+                    "one unit: the gradient for every replica of a weight",
+                    "recurra lecture scalar",
+                    rc.lecture.scalar_case([1.0] + [0.0] * 19, 1.0).plot,
+                ),
+                (
+                    "activations",
+                    "activation functions and their slopes",
+                    "recurra lecture activations",
+                    rc.lecture.activations().plot,
+                ),
+                (
+                    "sine",
+                    "ridge functions in superposition, one variable",
+                    "recurra lecture approximate sine",
+                    rc.lecture.approximate("sine").plot,
+                ),
+                (
+                    "bump",
+                    "ridge functions in superposition, two variables",
+                    "recurra lecture approximate bump",
+                    rc.lecture.approximate("bump").plot,
+                ),
+                (
+                    "convolution",
+                    "filters over two channels, their sums, and what is pooled",
+                    "recurra lecture convolution",
+                    rc.lecture.convolve().plot,
+                ),
+                (
+                    "parity-network",
+                    "a network built to be an automaton",
+                    "recurra lecture automaton parity",
+                    rc.lecture.automaton_network(odd).plot,
+                ),
+                ("orders", "tables of order k beside a network", "recurra orders RUN", text.orders(4).plot),
+                ("embeddings", "embeddings as a map", "recurra embeddings RUN", text.embeddings().plot),
+            ],
+        ),
+        (
             "States and regions",
             [
                 (
@@ -252,7 +349,8 @@ def main() -> None:
         "# Gallery",
         "",
         "Every picture, on a light or a dark ground as your page has it, with what draws it. `make gallery` draws them again.",
-        "`RUN` is a run of the recipe `washing-machine` with `training.snapshots=16` (of `regions`: of `feedforward`).",
+        "`RUN` is a run of the recipe `washing-machine` with `training.snapshots=16` (of `regions`: of",
+        "`feedforward`; of `orders` and `embeddings`: of `text`, on sentences of a few words).",
         "[Figures](figures.md) leads from the figures of the lecture notes to commands.",
     ]
     for title, pictures in contents():
@@ -270,11 +368,16 @@ def main() -> None:
                 f'<img src="gallery/{name}.png" alt="{about}"></picture>',
             ]
             print(f"{time.time() - start:6.1f} s  {name}", file=sys.stderr)
-        if title == "Fields":
-            lines += [
-                "",
-                "The same as films: ![attractors form](gallery/formation.gif) ![a state moves](gallery/walk.gif)",
-            ]
+        for name, about in FILMS.get(title, {}).items():
+            lines += ["", f"As a film, {about}: ![{about}](gallery/{name}.gif)"]
+    lines += [
+        "",
+        "## Elsewhere",
+        "",
+        "Cells are drawn on [their pages](cells/README.md), decision trees and penalties under",
+        "[tree regularization](tree-regularization.md), attention under",
+        "[pairs](translate.md#five-ways-to-hand-over), units over text under [units](units.md).",
+    ]
     (HERE / "gallery.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"{time.time() - start:.0f} s", file=sys.stderr)
 

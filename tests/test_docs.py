@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import typer.main
 
 import recurra as rc
-from recurra.cli.main import run
+from recurra.cli.main import app, run
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -140,11 +141,65 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(file), f"{name(page)} links to {target}; that page has no such heading"
 
 
+ROW = r"^\| (\d+) \| (.*?) \| (.*?) \| (.*?) \| (.*?) \|$"
+MAP = re.findall(ROW, (ROOT / "docs/index.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+
+def sections(page: Path) -> dict[str, list[Block]]:
+    """The blocks of a page by the heading that they stand under; those of a heading are also those of the headings below it."""
+    heads: list[tuple[int, int, str]] = []  # line, level, anchor
+    inside = False
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
+        inside ^= line.startswith("```")
+        if not inside and (found := re.match(r"(#+)\s+(.*)", line)):
+            anchor = re.sub(r"[^\w\- ]", "", found[2].lower()).strip().replace(" ", "-")
+            heads.append((number, len(found[1]), anchor))
+    made = {}
+    for k, (start, level, anchor) in enumerate(heads):
+        end = next((line for line, other, _ in heads[k + 1 :] if other <= level), 10**9)
+        made[anchor] = [block for block in blocks(page) if start < block.line < end]
+    return made
+
+
+def is_run(block: Block) -> bool:
+    return not block.skipped and (block.language == "python" or (block.language == "console" and "$ rec" in block.text))
+
+
 def test_all_50_rows_are_on_the_map() -> None:
-    rows = re.findall(r"^\| (\d+) \| (.*) \| (.*) \| (.*)\|$", (ROOT / "docs/index.md").read_text(), flags=re.MULTILINE)
-    assert [int(number) for number, *_ in rows] == list(range(1, 51))
-    for number, _, where, example in rows:
-        assert (where.strip() == "not yet") == (not example.strip()), f"row {number}: an example, or `not yet`"
+    assert [int(number) for number, *_ in MAP] == list(range(1, 51))
+
+
+@pytest.mark.parametrize("row", MAP, ids=lambda row: row[0])
+def test_a_row_names_a_function_a_command_and_an_example_that_runs(row: tuple[str, ...]) -> None:
+    _, _, functions, commands, examples = row
+    assert "`" in functions
+    for path in re.findall(r"\brc\.([\w.]+)", functions):
+        value: object = rc
+        for part in path.split("."):
+            value = getattr(value, part)
+    for method in re.findall(r"\brun\.(\w+)\(", functions):
+        assert callable(getattr(rc.Run, method))
+    for cell in re.findall(r"the cells? ((?:`\w+`(?:, )?)+)", functions):
+        assert {name.strip("`") for name in cell.split(", ")} <= {*rc.CATALOGUE}
+    asked = re.findall(r"`recurra ([^`]+)`", commands)
+    assert asked
+    for command in asked:
+        verb, *rest = shlex.split(command)
+        assert run([verb, *(rest[:1] if verb in ("bench", "lecture") else []), "--help"]) == 0, command
+        if verb == "train":
+            rc.RECIPES[rest[0]].configure(rest[1:])
+        for option in (each for each in rest if each.startswith("--")):
+            assert option in options_of(verb), f"{command}: no {option}"
+    linked = re.findall(r"\]\(([^)#\s]+)(?:#([^)\s]+))?\)", examples)
+    found = [
+        sections(ROOT / "docs" / page)[anchor] if anchor else [*blocks(ROOT / "docs" / page)] for page, anchor in linked
+    ]
+    assert any(is_run(block) for section in found for block in section), f"no example of {examples} is run"
+
+
+def options_of(verb: str) -> set[str]:
+    command = typer.main.get_command(app)
+    return {name for parameter in command.commands[verb].params for name in parameter.opts}  # type: ignore[attr-defined]
 
 
 class TestTheReaderItself:

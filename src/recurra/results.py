@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -96,6 +96,25 @@ class Result:
     def _repr_html_(self) -> str:
         table = self.table()
         return f"<pre>{escape(str(self))}</pre>" if table is None else table._repr_html_()
+
+
+class Film(Result):
+    """A result whose picture moves: `plot(frame=k)` draws one of its `frames`, `animate` writes them all as one file.
+
+    `frame_size`: of one of them, in inches.
+    """
+
+    frame_size: ClassVar[tuple[float, float]] = (6.2, 5.8)
+
+    @property
+    def frames(self) -> int:
+        """How many pictures the film has."""
+        raise NotImplementedError
+
+    def animate(self, file: str | Path, *, seconds: float = 0.6) -> Path:
+        """Write an animated GIF, `seconds` for each frame; the last one stays longer."""
+        path: Path = import_module("recurra.plots.animation").animate(self, file, seconds=seconds)  # as in `plot`
+        return path
 
 
 def to_plain(value: Any) -> Any:

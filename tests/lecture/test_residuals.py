@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import recurra as rc
+from recurra.cli.main import run
 from recurra.lecture.residuals import FORMS
 
 
@@ -41,6 +42,9 @@ def test_stacked_layers_are_those_of_a_recurrent_with_residuals() -> None:
     found = rc.lecture.gradients_over_depth(3, 6, cell="elman", steps=4, seed=1)
     torch.manual_seed(1)
     parts = [rc.Recurrent("elman", 6, 6, engine="eager").double() for _ in range(3)]
+    with torch.no_grad():
+        for part in parts:
+            part.layers[0][0].W.mul_(0.7)  # the scale
     x, target = torch.randn(16, 4, 6, dtype=torch.float64), torch.randn(16, 6, dtype=torch.float64)
     whole = rc.Recurrent("elman", 6, 6, layers=3, residual=True, engine="eager").double()
     for k, part in enumerate(parts):
@@ -52,6 +56,26 @@ def test_stacked_layers_are_those_of_a_recurrent_with_residuals() -> None:
     last = second(parts, x + first)[:, -1]
     ((last - target).square().sum() / 2).backward()
     assert float(found.norms["outside"][0]) == pytest.approx(float(x.grad.norm()))
+    assert float(found.straight["outside"][0]) == pytest.approx(float(x.grad[:, -1].norm()))
+
+
+def test_straight_down_a_stack_the_gradient_vanishes_and_ways_through_time_bring_it_back() -> None:
+    one, many = (rc.lecture.gradients_over_depth(16, cell="elman", steps=steps) for steps in (1, 30))
+    assert one.left["none"] == pytest.approx(one.left_straight["none"])  # a single step: nothing but straight down
+    assert one.left["none"] < 0.01
+    assert many.left_straight["none"] < 0.001
+    assert many.left["none"] > 0.3
+    assert many.left_straight["outside"] > 1
+
+
+def test_scale_is_of_the_weights_from_layer_to_layer() -> None:
+    large, small = (rc.lecture.gradients_over_depth(8, 8, cell="elman", scale=scale) for scale in (1.0, 0.5))
+    assert small.left_straight["none"] < 0.1 * large.left_straight["none"]
+
+
+def test_the_command(capsys) -> None:
+    assert run(["lecture", "depth", "8", "--cell", "gru", "--width", "8"]) == 0
+    assert "8 stacked layers of gru" in capsys.readouterr().out
 
 
 def second(parts: list[rc.Recurrent], y: torch.Tensor) -> torch.Tensor:

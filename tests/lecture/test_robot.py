@@ -1,8 +1,11 @@
 """The robot: with the true machine as its network it makes no mistake, with a trained one neither; an untrained one does."""
 
+import json
+
 import pytest
 
 import recurra as rc
+from recurra.cli.main import run as command
 from recurra.data.machine import Machine
 from recurra.lecture.robot import operate
 
@@ -50,11 +53,15 @@ def test_mistakes_are_counted():
         operate(TrueMachine(), [7])
 
 
-def test_an_untrained_network_is_no_robot(tmp_path):
+def test_an_untrained_network_is_no_robot(tmp_path, capsys):
     run = rc.train("washing-machine", steps=2, hidden_size=8, out=tmp_path / "run", progress="none")
     work = run.robot(programs=[1])
     assert work.mistakes > 0
     assert work.to_json()["mistakes"] == work.mistakes
+    assert command(["robot", str(tmp_path / "run"), "--programs", "2,3", "--washes", "3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["asked"] == [2, 3, 2]
+    assert command(["robot", str(tmp_path / "run"), "--washes", "1", "--moments"]) == 0
+    assert "network's belief" in capsys.readouterr().out
     text = rc.train("tomita", steps=2, hidden_size=4, out=tmp_path / "other", progress="none")
     with pytest.raises(rc.OptionError, match="robot is for a task that works as a state machine"):
         text.robot()

@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import combinations
 
 import pytest
 import torch
@@ -147,3 +148,33 @@ def test_the_command(tmp_path, capsys):
     assert found["kept"] == [[True], [True, True], [True, False, False], [True, True, False, False]]
     assert len(ids(out.read_text(), "pair-")) == 10
     assert run(["unroll", "elman", "--wires", "3-5"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("cell", "how"),
+    [
+        ("elman", {"feeding": "teacher", "recurrence": "output"}),
+        ("skip(d=2)", {"steps": 4}),
+        ("gru", {"bidirectional": True}),
+        ("gru", {"decoder": 3, "feeding": "teacher"}),
+    ],
+)
+def test_names_of_arrows_stand_apart(cell, how):
+    figure = rc.lecture.unroll(cell, **how).plot()
+    figure.canvas.draw()
+    for axis in figure.axes:
+        boxes = [text.get_window_extent() for text in axis.texts if text.get_bbox_patch() is not None]
+        assert boxes
+        assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+def test_a_target_that_is_read_at_the_next_step_passes_no_output():
+    figure = rc.lecture.unroll("elman", feeding="teacher", recurrence="output").plot()
+    figure.canvas.draw()
+    patches = {patch.get_gid(): patch for patch in figure.axes[-1].patches}
+    output = patches["node-output-1-0-0"]
+    way = patches["arrow-R-1-2"].get_path().interpolated(50).vertices
+    places = patches["arrow-R-1-2"].get_transform().transform(way)
+    middle = figure.axes[-1].transData.transform(output.center)
+    radius = figure.axes[-1].transData.transform((output.center[0] + output.radius, 0))[0] - middle[0]
+    assert min(((places - middle) ** 2).sum(1)) > radius**2

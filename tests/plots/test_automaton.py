@@ -1,6 +1,7 @@
 """Machines on paper: every state and every edge is there, and no two labels lie on each other."""
 
 import re
+from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -122,3 +123,29 @@ def test_it_is_written_whole_or_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OptionError, match="cannot be written"):
         write_machine(ODD, tmp_path / "file/odd.svg", WRITERS["svg"])
+
+
+def test_circles_hold_their_names_and_symbols_stand_apart() -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.patches import Circle
+    from matplotlib.text import Text
+
+    figure = WASHING.plot(form="circles")
+    figure.canvas.draw()
+    (axis,) = figure.axes
+    disks = {patch.get_gid(): patch for patch in axis.patches if isinstance(patch, Circle) and patch.get_gid()}
+    texts = {text: Text.get_window_extent(text) for text in axis.texts}  # without the line to its arrow
+    names = {name.replace(" ", "\n") if len(name) > 9 else name: k for k, name in enumerate(WASHING.state_names())}
+    circles = []
+    for text, box in texts.items():
+        if text.get_text() in names:
+            disk = disks[f"state-{names[text.get_text()]}"]
+            middle = axis.transData.transform(disk.center)
+            radius = axis.transData.transform((disk.center[0] + disk.radius, disk.center[1]))[0] - middle[0]
+            circles.append((middle, radius))
+            assert max(box.x1 - middle[0], middle[0] - box.x0) < radius
+    assert len(circles) == 13
+    words = [box for text, box in texts.items() if text.get_text() not in names]
+    assert len(words) == len(edges(WASHING))
+    assert not any(one.overlaps(other) for one, other in combinations(words, 2))
+    assert not any(box.contains(*middle) for box in words for middle, _ in circles)

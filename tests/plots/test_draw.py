@@ -36,11 +36,13 @@ from recurra.layers.recurrent import Recurrent
 from recurra.lecture.activations import activations
 from recurra.lecture.approximation import approximate
 from recurra.lecture.automaton_network import automaton_network
+from recurra.lecture.convolution import convolve
 from recurra.lecture.pairs import compare_truncations, kept_pairs
 from recurra.lecture.regions import polygonal_network, regions_on_line, regions_on_plane
 from recurra.lecture.residuals import gradients_over_depth
 from recurra.lecture.scalar_case import scalar_case
 from recurra.lecture.state_vectors import add_triggers, state_vectors
+from recurra.lecture.tree_graph import unroll_tree
 from recurra.lecture.unroll import unroll, wire
 from recurra.metrics.confusion import Confusion
 from recurra.metrics.forecast import Forecast
@@ -161,6 +163,8 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "StateVectors": state_vectors,
     "VectorSum": lambda: add_triggers(["Power"]),
     "DepthGradients": lambda: gradients_over_depth(3, 4),
+    "Convolution": convolve,
+    "TreeGraph": lambda: unroll_tree("a $ c"),
     "Activations": lambda: activations(("tanh", "relu")),
     "Approximation": lambda: approximate("sine", widths=(1, 4)),
     "AutomatonNetwork": lambda: automaton_network(ODD),

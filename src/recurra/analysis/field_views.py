@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from recurra.analysis.fields import Plane, VectorField, frame, plane_of_principa
 from recurra.analysis.fixed_points import FixedPoints
 from recurra.analysis.jacobians import StepMap, step_map
 from recurra.errors import OptionError, choose_from
-from recurra.results import Result
+from recurra.results import Film, Result
 from recurra.types import Float
 
 
@@ -132,7 +131,7 @@ def field_panel(
 
 
 @dataclass(frozen=True, eq=False)
-class Formation(Result):
+class Formation(Film):
     """The field and the attractors of one network at several steps of its training, in the plane of the last one.
 
     - `steps`: of training. `fields`, `points`: at each. `input`: what was held.
@@ -155,13 +154,14 @@ class Formation(Result):
     def to_json(self) -> dict[str, Any]:
         return {"input": self.input, "steps": list(self.steps), "attractors": self.attractors}
 
-    def animate(self, file: str | Path, *, seconds: float = 0.6) -> Path:
-        """An animated GIF, a frame for each step."""
-        return _animate(self, file, seconds)
+    @property
+    def frames(self) -> int:
+        """One for each step of training."""
+        return len(self.steps)
 
 
 @dataclass(frozen=True, eq=False)
-class Walk(Result):
+class Walk(Film):
     """A state that moves under a sequence of inputs.
 
     - `inputs`: their names. `states`: before the first and after each. `predictions`: what the network predicts at each state.
@@ -186,17 +186,10 @@ class Walk(Result):
     def arrays(self) -> dict[str, Tensor]:
         return {"states": self.states}
 
-    def animate(self, file: str | Path, *, seconds: float = 0.6) -> Path:
-        """An animated GIF: at each step the field of the input that is read, and the way so far."""
-        return _animate(self, file, seconds)
-
-
-def _animate(result: Result, file: str | Path, seconds: float) -> Path:
-    from importlib import import_module
-
-    # as in `Result.plot`: whoever asks a result for its picture needs the room of pictures
-    path: Path = import_module("recurra.plots.animation").animate(result, file, seconds=seconds)
-    return path
+    @property
+    def frames(self) -> int:
+        """Before the first input and after each: the field of the input that is read, and the way so far."""
+        return len(self.inputs) + 1
 
 
 @torch.no_grad()

@@ -15,11 +15,14 @@ def memory(
     lengths: Annotated[str, typer.Option(help="With commas between them.")] = "5,10,20,40,80",
     steps: Annotated[int, typer.Option(min=1, help="Updates of each.")] = 600,
     hidden_size: Annotated[int, typer.Option(min=1, help="Units of each.")] = 32,
-    seeds: Annotated[int, typer.Option(min=1, help="How often each is trained.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="How often each is trained.")] = 3,
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Success over length for each cell: where plain networks stop remembering."""
+    """Success over length for each cell: where plain networks stop remembering.
+
+    As it stands, 75 trainings in one thread: a few minutes for a task on an idle machine.
+    """
     from recurra.benchmarks.memory import compare_memory
 
     sizes = [int(each) for each in read_numbers("--lengths", lengths)]

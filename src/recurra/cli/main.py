@@ -35,7 +35,10 @@ from recurra.cli.lecture import lecture
 from recurra.cli.lecture_activations import activations
 from recurra.cli.lecture_approximate import approximate
 from recurra.cli.lecture_automaton import automaton as lecture_automaton
+from recurra.cli.lecture_convolution import convolution
+from recurra.cli.lecture_depth import depth as lecture_depth
 from recurra.cli.lecture_scalar import scalar
+from recurra.cli.lecture_tree import tree
 from recurra.cli.log import log
 from recurra.cli.mimic import mimic
 from recurra.cli.orders import orders
@@ -43,6 +46,7 @@ from recurra.cli.output import opening, opens_runs, tell
 from recurra.cli.predict import predict
 from recurra.cli.recipes import recipes
 from recurra.cli.regions import regions
+from recurra.cli.robot import robot
 from recurra.cli.runs import runs
 from recurra.cli.sample import sample
 from recurra.cli.score import score
@@ -89,6 +93,7 @@ VERBS = (
     regions,
     unroll,
     log,
+    robot,
     serve,
     export,
     lab,
@@ -106,7 +111,7 @@ bench.command()(bench_serve)
 bench.command()(memory)
 bench.command()(bench_c)
 app.add_typer(bench, name="bench")
-for page in (scalar, activations, approximate, lecture_automaton):
+for page in (scalar, activations, approximate, lecture_automaton, lecture_depth, convolution, tree):
     lecture.command()(page)
 app.add_typer(lecture, name="lecture")
 

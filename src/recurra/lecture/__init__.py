@@ -1,4 +1,5 @@
-"""What is for learning: back-propagation through time by hand, the scalar case, regions, approximation, automata, the robot."""
+"""What is for learning: back-propagation through time by hand, the scalar case, regions, approximation, automata, trees,
+convolution, the robot."""
 
 from recurra.lecture.activations import activations
 from recurra.lecture.approximation import approximate
@@ -13,6 +14,7 @@ from recurra.lecture.by_hand import (
     layers_of,
     stochastic_backpropagation,
 )
+from recurra.lecture.convolution import convolve
 from recurra.lecture.pairs import compare_truncations, kept_pairs
 from recurra.lecture.region_count import count_regions, polygonal_line
 from recurra.lecture.regions import (
@@ -32,6 +34,7 @@ from recurra.lecture.scalar_case import scalar_case, scalar_gradient
 from recurra.lecture.scalar_page import scalar_page
 from recurra.lecture.small_network import SmallNetwork
 from recurra.lecture.state_vectors import add_triggers, state_vectors
+from recurra.lecture.tree_graph import unroll_tree
 from recurra.lecture.unroll import unroll, wire
 
 __all__ = [
@@ -44,6 +47,7 @@ __all__ = [
     "approximate",
     "automaton_network",
     "compare_truncations",
+    "convolve",
     "count_regions",
     "elman_bptt",
     "elman_bptt_double_sum",
@@ -67,6 +71,7 @@ __all__ = [
     "state_vectors",
     "stochastic_backpropagation",
     "unroll",
+    "unroll_tree",
     "upper_bound",
     "wire",
 ]

@@ -11,6 +11,7 @@ from recurra.plots import (  # noqa: F401  each registers its painters
     basins,
     beam,
     confusion,
+    convolution,
     curve,
     decision_tree,
     echo,
@@ -28,6 +29,7 @@ from recurra.plots import (  # noqa: F401  each registers its painters
     scalar_case,
     spectrum,
     through_time,
+    tree_graph,
     units,
     unroll,
 )

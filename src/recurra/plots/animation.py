@@ -6,17 +6,17 @@ import io
 from pathlib import Path
 from typing import Any
 
-from recurra.analysis.field_views import Formation, Walk
 from recurra.errors import OptionError
 from recurra.plots.figure import draw, find_matplotlib
+from recurra.results import Film
 from recurra.runs.disk import reason, replace_file
 
 DOTS = 72
 """For an inch of a frame: a film has many frames."""
 
 
-def animate(result: Formation | Walk, file: str | Path, *, seconds: float = 0.6) -> Path:
-    """Write an animated GIF, a frame for each step of training or of a walk; the last one stays longer."""
+def animate(result: Film, file: str | Path, *, seconds: float = 0.6) -> Path:
+    """Write an animated GIF of all frames; the last one stays longer."""
     file = Path(file)
     if file.suffix.lower() != ".gif":
         raise OptionError(f"{file}: an animation is a .gif; got {file.suffix or 'no ending'}.")
@@ -25,11 +25,13 @@ def animate(result: Formation | Walk, file: str | Path, *, seconds: float = 0.6)
     find_matplotlib()
     from PIL import Image  # comes with matplotlib
 
-    count = len(result.steps) if isinstance(result, Formation) else len(result.inputs) + 1
-    frames = [Image.open(io.BytesIO(_frame(draw(result, frame=k)))).convert("RGB") for k in range(count)]
+    frames = [
+        Image.open(io.BytesIO(_frame(draw(result, frame=k), result.frame_size))).convert("RGB")
+        for k in range(result.frames)
+    ]
     # few colours, rare ones among them: the dots are small
     frames = [each.resize(frames[0].size).quantize(24, method=Image.Quantize.MAXCOVERAGE) for each in frames]
-    times = [round(1000 * seconds)] * (count - 1) + [round(3000 * seconds)]
+    times = [round(1000 * seconds)] * (len(frames) - 1) + [round(3000 * seconds)]
     data = io.BytesIO()
     frames[0].save(data, "GIF", save_all=True, append_images=frames[1:], duration=times, loop=0)
     try:
@@ -40,8 +42,8 @@ def animate(result: Formation | Walk, file: str | Path, *, seconds: float = 0.6)
     return file
 
 
-def _frame(figure: Any) -> bytes:
+def _frame(figure: Any, size: tuple[float, float]) -> bytes:
     data = io.BytesIO()
-    figure.set_size_inches(6.2, 5.8)
+    figure.set_size_inches(*size)
     figure.savefig(data, format="png", dpi=DOTS)
     return data.getvalue()

@@ -43,6 +43,8 @@ def paint_attractors(
     for name, place in zip(found.names, places, strict=True):
         room.write(name, [place], shrink=8, fontsize=14, fontweight="bold")
     for names, path, k in zip(triggers, paths, numbers, strict=True):
+        if room.length(path) < 3 * room.width(shorten(names), fontsize=9.5):
+            continue  # a short way: its colour says which kind of trigger, its end which one
         box = {"boxstyle": "round,pad=0.15", "fc": inks(axis)[0], "ec": COLOURS[k % 6], "lw": 0.8}
         room.write(shorten(names), [path[0] + f * (path[1] - path[0]) for f in ALONG], fontsize=9.5, bbox=box)
 

@@ -6,12 +6,17 @@ import math
 from textwrap import fill
 from typing import Any
 
+import numpy as np
+
 from recurra.plots.attractors import shorten
 from recurra.plots.automaton import COLOURS, NOWHERE, Automaton, edges
 from recurra.plots.figure import inks
+from recurra.plots.labels import Room
 
 MOST = 24
 """States that a ring has room for."""
+BEND, ALONG = 0.18, (0.38, 0.45, 0.5, 0.32, 0.58, 0.66, 0.26)
+"""How curved arrows are, and where on them their symbols may stand: arrows that end at one state come close there."""
 
 
 def ring(count: int) -> list[tuple[float, float]]:
@@ -27,60 +32,49 @@ def paint_circles(axis: Any, machine: Automaton) -> None:
 
     paper, ink = inks(axis)
     count = machine.size
-    side = max(7.0, 0.85 * count + 2)
-    letters = 10 * max(1.0, side / 9)
+    side = max(7.0, 0.95 * count + 2)
     axis.figure.set_size_inches(side, side)
     reach = max(1.6, 0.5 * count)
     places = [(reach * x, reach * y) for x, y in ring(count)]
-    radius = min(0.55, 1.2 * math.pi * reach / max(count, 3) / 2.4)
-    box = {"fc": paper, "ec": "none", "pad": 0.6, "alpha": 0.88}
+    gap = 2 * reach * math.sin(math.pi / count) if count > 1 else 2.4
+    radius = min(0.9, 0.33 * gap)
+    room = reach + 3.1 * radius
+    names = [fill(name, 9, break_long_words=False) for name in machine.state_names()]
+    longest = max(len(line) for name in names for line in name.split("\n"))
+    # a bold letter is about 0.68 of its size wide; the longest word must fit into its circle
+    letters = min(14.0, 1.55 * radius * 72 * side / (2 * room) / (0.68 * max(longest, 4)))
     disks = []
-    for state, (at, name) in enumerate(zip(places, machine.state_names(), strict=True)):
+    for state, (at, name) in enumerate(zip(places, names, strict=True)):
         disk = Circle(at, radius, fc=paper, ec=COLOURS[state % len(COLOURS)], lw=2, zorder=4)
         disk.set_gid(f"state-{state}")
         axis.add_patch(disk)
         disks.append(disk)
         if state == 0:
-            axis.add_patch(Circle(at, 0.86 * radius, fc="none", ec=COLOURS[0], lw=1.2, zorder=5))
-        axis.text(
-            *at,
-            fill(name, 9, break_long_words=False),
-            ha="center",
-            va="center",
-            size=letters,
-            fontweight="bold",
-            zorder=6,
-            color=ink,
-        )
+            axis.add_patch(Circle(at, 0.9 * radius, fc="none", ec=COLOURS[0], lw=1.2, zorder=5))
+        look: dict[str, Any] = {"ha": "center", "va": "center", "fontweight": "bold", "zorder": 6, "color": ink}
+        axis.text(*at, name, size=letters, **look)
+    words: list[tuple[str, list[Any]]] = []
     for edge in edges(machine):
         if edge.to < 0 and edge.to != NOWHERE:
             continue
         colour, (x, y) = COLOURS[max(edge.to, 0) % len(COLOURS)], places[edge.start]
-        away = math.hypot(x, y) or 1.0
-        out = (x / away, y / away) if count > 1 else (0.0, 1.0)
-        words = fill(shorten(edge.label.split(", ")), 18)
+        label = fill(shorten(edge.label.split(", ")), 18)
         if edge.to in (edge.start, NOWHERE):
-            spot = x + out[0] * radius * 2.5, y + out[1] * radius * 2.5
+            away = math.hypot(x, y) or 1.0
+            out = (x / away, y / away) if count > 1 else (0.0, 1.0)
             if edge.to == edge.start:
-                across = (-out[1] * radius * 0.9, out[0] * radius * 0.9)
-                begin = x + (out[0] * 0.9 + 0.0) * radius + across[0] / 3, y + out[1] * 0.9 * radius + across[1] / 3
-                end = x + out[0] * 0.9 * radius - across[0] / 3, y + out[1] * 0.9 * radius - across[1] / 3
-                far = [(spot[0] + sign * across[0], spot[1] + sign * across[1]) for sign in (1, -1)]
+                curve = _loop((x, y), out, radius)
                 loop = FancyArrowPatch(
-                    path=Path([begin, far[0], far[1], end], [1, 4, 4, 4]),
-                    arrowstyle="-|>",
-                    mutation_scale=13,
-                    color=colour,
+                    path=Path(curve, [1, 4, 4, 4]), arrowstyle="-|>", mutation_scale=13, color=colour
                 )
                 loop.set_gid(f"edge-{edge.start}-{edge.to}")
                 axis.add_patch(loop)
-            axis.text(*spot, words, ha="center", va="center", size=0.8 * letters, bbox=box, zorder=7, color=ink)
+            words.append((label, [np.array([x + out[0] * radius * 2.25, y + out[1] * radius * 2.25])]))
             continue
-        bend = 0.18
         arrow = FancyArrowPatch(
-            places[edge.start],
+            (x, y),
             places[edge.to],
-            connectionstyle=f"arc3,rad={bend}",
+            connectionstyle=f"arc3,rad={BEND}",
             arrowstyle="-|>",
             mutation_scale=14,
             color=colour,
@@ -93,11 +87,30 @@ def paint_circles(axis: Any, machine: Automaton) -> None:
         )
         arrow.set_gid(f"edge-{edge.start}-{edge.to}")
         axis.add_patch(arrow)
-        (x0, y0), (x1, y1) = places[edge.start], places[edge.to]
-        # nearer to the start: arrows that end at one state would have their words on top of each other there
-        near = 0.38
-        spot = x0 + near * (x1 - x0) + 0.9 * bend / 2 * (y1 - y0), y0 + near * (y1 - y0) - 0.9 * bend / 2 * (x1 - x0)
-        axis.text(*spot, words, ha="center", va="center", size=0.8 * letters, bbox=box, zorder=7, color=ink)
-    room = reach + 3.4 * radius
+        words.append((label, [_on_arc((x, y), places[edge.to], along) for along in ALONG]))
     axis.set(xlim=(-room, room), ylim=(-room, room), aspect="equal")
     axis.axis("off")
+    free = Room(axis)
+    free.keep_free([np.array(place) for place in places], points=radius * 72 * side / (2 * room))
+    box = {"fc": paper, "ec": "none", "pad": 0.6, "alpha": 0.88}
+    for label, anchors in words:
+        free.write(label, anchors, fontsize=0.85 * letters, bbox=box, color=ink)
+
+
+def _loop(at: tuple[float, float], out: tuple[float, float], radius: float) -> list[tuple[float, float]]:
+    """A curve from a circle's outer side back to it."""
+    across = -out[1] * radius, out[0] * radius
+    near, far = 0.93 * radius, 2.35 * radius
+    return [
+        (at[0] + out[0] * reach + share * across[0], at[1] + out[1] * reach + share * across[1])
+        for reach, share in ((near, 0.3), (far, 0.9), (far, -0.9), (near, -0.3))
+    ]
+
+
+def _on_arc(start: tuple[float, float], end: tuple[float, float], along: float) -> Any:
+    """A place on the curved arrow between two states."""
+    (x0, y0), (x1, y1) = start, end
+    lift = 2 * along * (1 - along) * BEND  # a quadratic arc, whose middle stands half of its bend off the chord
+    return np.array(
+        [x0 + along * (x1 - x0) + lift * (y1 - y0), y0 + along * (y1 - y0) - lift * (x1 - x0)],
+    )

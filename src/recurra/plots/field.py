@@ -62,10 +62,13 @@ def paint_surface(axis: Any, field: VectorField, points: FixedPoints | None, tit
     solid.plot_surface(a, b, height, cmap="cividis", alpha=0.85, linewidth=0.2, edgecolor=ink)
     floor = float(height.min())
     low, high = field.places[0], field.places[-1]
-    for point in [] if points is None else points.attractors:
-        at = field.plane.project(point.state[None])[0]
-        if bool(((low <= at) & (at <= high)).all()):
-            solid.scatter(float(at[0]), float(at[1]), floor, s=70, color=COLOURS[1], depthshade=False)
+    marked = [field.plane.project(point.state[None])[0] for point in ([] if points is None else points.attractors)]
+    marked = [at for at in marked if bool(((low <= at) & (at <= high)).all())]
+    if marked:
+        label = f"attractor ({len(marked)}), on the floor"
+        where = [float(at[0]) for at in marked], [float(at[1]) for at in marked], [floor] * len(marked)
+        solid.scatter(*where, s=70, color=COLOURS[1], depthshade=False, label=label)
+        solid.legend(loc="upper left", frameon=False)
     for side in (solid.xaxis, solid.yaxis, solid.zaxis):
         side.set_pane_color((0, 0, 0, 0))
     solid.set(xlabel=field.plane.names[0], ylabel=field.plane.names[1], zlabel="log₁₀ speed", title=title)

@@ -25,7 +25,7 @@ def _panes(axis: Any, count: int, columns: int) -> list[Any]:
     return list(made[:count])
 
 
-def _dots(axis: Any, plane: Plane, states: Tensor, colour: str = COLOURS[1], size: float = 36) -> None:
+def _dots(axis: Any, plane: Plane, states: Tensor, colour: str = COLOURS[1], size: float = 80) -> None:
     if len(states):
         axis.scatter(*plane.project(states).T.numpy(), s=size, color=colour, edgecolor="white", linewidth=0.8, zorder=5)
 
@@ -35,11 +35,7 @@ def paint_split(axis: Any, parts: SplitField) -> None:
     """Three panels: what the input adds, what the state adds, and the sum of both. Each has its own scale, written above it."""
     width = float(parts.places[-1, 0] - parts.places[0, 0])
     panes = _panes(axis, 3, 3)
-    names = (
-        f"field of the input: W x + b ({parts.name})",
-        f"field of the state: U h ({parts.name})",
-        "their resultant",
-    )
+    names = ("field of the input: W x + b", "field of the state: U h", f"their resultant, in {parts.name}")
     for k, (own, values) in enumerate(zip(panes, (parts.input, parts.state, parts.resultant), strict=True)):
         longest = float(values.norm(dim=1).max()) or 1.0
         look = {"angles": "xy", "scale_units": "xy", "scale": longest * parts.size / width / 1.6, "width": 0.005}
@@ -101,6 +97,12 @@ def paint_walk(axis: Any, walk: Walk, *, frame: int | None = None) -> None:
         )
         arrow.set_gid(f"step-{k + 1}")
         axis.add_patch(arrow)
+    if frame is None and len(set(walk.inputs)) < len(walk.inputs):
+        held = [name for k, name in enumerate(walk.inputs[1:]) if name == walk.inputs[k]]
+        for name in dict.fromkeys(held):  # its arrows are too many to be named one by one
+            axis.plot([], [], color=COLOURS[kinds.index(name) % 6], lw=2, label=name)
+        if held:
+            axis.legend(loc="lower right")
     _dots(axis, walk.plane, walk.marked, COLOURS[7], 90)
     axis.scatter(*seen[shown], s=130, color=COLOURS[1], edgecolor=inks(axis)[1], zorder=6)
     now = f"{walk.inputs[shown - 1]} → {walk.predictions[shown]}" if shown else f"start: {walk.predictions[0]}"

@@ -44,4 +44,5 @@ def paint_map(axis: Any, found: GradientMap) -> None:
         extent=(-0.5, found.steps + 0.5, 0.5, found.steps + 0.5),
     )
     axis.figure.colorbar(shade, ax=axis, label="log₁₀ ‖∂s(t)/∂s(t−k)‖", shrink=0.8)
-    axis.set(xlabel="k, steps back", ylabel="t", title=f"The gradient\n{found.verdict}")
+    axis.set(xlabel="k, steps back", ylabel="t", title=f"The gradient {found.verdict}")
+    axis.title.set_size(13)

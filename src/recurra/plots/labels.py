@@ -29,6 +29,21 @@ class Room:
             middle = self.axis.transData.transform(place)
             self.taken.append(np.concatenate([middle - points * self.unit, middle + points * self.unit]))
 
+    def length(self, path: Place) -> float:
+        """Of a line through places of the axes, in pixels."""
+        return float(np.linalg.norm(np.diff(self.axis.transData.transform(path), axis=0), axis=1).sum())
+
+    def width(self, words: str, **style: Any) -> float:
+        """Of a label, in pixels."""
+        return float(2 * self._half(words, **style)[0])
+
+    def _half(self, words: str, **style: Any) -> Place:
+        """Half the size of a label."""
+        text = self.axis.annotate(words, (0, 0), xycoords="figure pixels", va="center", ha="center", **style)
+        half = np.array(text.get_window_extent(self.renderer).size) / 2
+        text.remove()
+        return half
+
     def write(self, words: str, anchors: Iterable[Place], shrink: float = 0, **style: Any) -> None:
         """Write at the first free spot near an anchor, with a line that ends `shrink` points before it.
 
@@ -37,9 +52,7 @@ class Room:
         from matplotlib.patheffects import withStroke
 
         near = [self.axis.transData.transform(anchor) for anchor in anchors]
-        text = self.axis.annotate(words, (0, 0), xycoords="figure pixels", va="center", ha="center", **style)
-        size = np.array(text.get_window_extent(self.renderer).size) / 2 + 2 * self.unit
-        text.remove()
+        size = self._half(words, **style) + 2 * self.unit
         spots = (
             (anchor, spot)
             for distance in range(25)

@@ -40,9 +40,11 @@ def _square(column: int, row: int, ink: Any, **look: Any) -> Any:
 @painter(VectorSum, (9.5, 8.5))
 def paint_vector_sum(axis: Any, found: VectorSum) -> None:
     """States as blue arrows from the origin, triggers as red ones from the tip of a state to that of the next."""
+    from matplotlib.patheffects import withStroke
+
     from recurra.data.machine import VARIABLES
 
-    figure, ink = axis.figure, inks(axis)[1]
+    figure, (paper, ink) = axis.figure, inks(axis)
     axis.remove()
     solid = figure.add_subplot(projection="3d")
     places = np.array([[state[VARIABLES.index(name)] for name in found.axes] for state in found.states], dtype=float)
@@ -53,7 +55,9 @@ def paint_vector_sum(axis: Any, found: VectorSum) -> None:
         step = places[k + 1] - places[k]
         if step.any():
             solid.quiver(*places[k], *step, color=COLOURS[1], lw=2.2, ls="--", arrow_length_ratio=0.12)
-            solid.text(*(places[k] + step / 2), f" {k + 1} {trigger}", color=COLOURS[1], size=12)
+            middle = places[k] + 0.55 * step
+            words = solid.text(*middle, f"   {k + 1} {trigger}", color=COLOURS[1], size=12, va="top")
+            words.set_path_effects([withStroke(linewidth=3, foreground=paper)])
     together: dict[tuple[float, ...], list[str]] = {}
     for name, place in zip(found.names, places, strict=True):
         group = together.setdefault(tuple(place), [])
@@ -61,7 +65,8 @@ def paint_vector_sum(axis: Any, found: VectorSum) -> None:
             group.append(name)
     for place, names in together.items():
         solid.scatter(*place, s=40, color=COLOURS[0])
-        solid.text(*place, "  " + ", ".join(names), color=ink, size=13, fontweight="bold")
+        side = {"ha": "left", "va": "bottom"} if any(place) else {"ha": "right", "va": "bottom"}
+        solid.text(*place, f" {', '.join(names)} ", color=ink, size=13, fontweight="bold", **side)
     top = np.maximum(places.max(0), 1) * 1.1
     solid.set(xlim=(0, top[0]), ylim=(0, top[1]), zlim=(0, top[2]))
     solid.set(xlabel=found.axes[0], ylabel=found.axes[1], zlabel=found.axes[2])
@@ -74,19 +79,23 @@ def paint_vector_sum(axis: Any, found: VectorSum) -> None:
 
 @painter(DepthGradients, (9, 5.5))
 def paint_depth(axis: Any, found: DepthGradients) -> None:
-    """The gradient at each layer over that at the last one."""
+    """The gradient at each layer over that at the last one; of recurrent layers thin what comes straight down the layers."""
     words = {"none": "no skip", "outside": "skip, head outside: y + φ(W y)", "inside": "skip, head inside: φ(y + W y)"}
+    if found.straight:
+        words = {"none": "no skip, all steps", "outside": "skip, all steps"}
     for k, (form, norms) in enumerate(found.norms.items()):
-        shares = (norms / norms[-1]).numpy()
-        (line,) = axis.plot(
-            range(len(shares)),
-            np.log10(np.maximum(shares, 1e-300)),
-            color=COLOURS[k],
-            ls=DASHES[k],
-            lw=2.5,
-            label=words[form],
-        )
-        line.set_gid(f"depth-{form}")
+        look = {"color": COLOURS[k], "ls": DASHES[k]}
+        _depth_line(axis, norms, f"depth-{form}", lw=2.5, label=words[form], **look)
+        if found.straight:
+            label = words[form].replace("all steps", "the step of the loss alone")
+            _depth_line(axis, found.straight[form], f"straight-{form}", lw=1.2, marker="o", ms=4, label=label, **look)
     axis.set(xlabel="layer (0: the input)", ylabel="log₁₀ ‖∂L/∂y(l)‖ over the last layer's", title=found.about)
+    axis.xaxis.get_major_locator().set_params(integer=True)
     axis.grid(alpha=0.6)
     axis.legend()
+
+
+def _depth_line(axis: Any, norms: Any, name: str, **look: Any) -> None:
+    shares = (norms / norms[-1]).numpy()
+    (line,) = axis.plot(range(len(shares)), np.log10(np.maximum(shares, 1e-300)), **look)
+    line.set_gid(name)

@@ -20,11 +20,13 @@ CUT = 0.12
 RADIUS = 0.3
 ACROSS, UP = 1.5, 1.25
 """The distance of steps and of rows, for a disk of this radius."""
+GAP = 0.3
+"""Steps between an encoder and its decoder."""
 
 
-def _columns(graph: UnrolledGraph) -> int:
+def _columns(graph: UnrolledGraph) -> float:
     decoder = max((node.step for node in graph.nodes if node.part == "decoder"), default=0)
-    return graph.steps + 1 + (decoder + 1 if decoder else 0)
+    return graph.steps + 1 + (decoder + GAP if decoder else 0)
 
 
 def _size(graph: UnrolledGraph) -> tuple[float, float]:
@@ -65,17 +67,19 @@ class _Drawing:
         self.paper, self.ink = inks(axis)
         self.directions = 2 if graph.bidirectional else 1
         self.top = graph.layers * self.directions + 1
+        self.read = any(arrow.start.kind == "target" and arrow.kind == "fed" for arrow in graph.arrows)
         self.disks: dict[tuple[float, float], Any] = {}
         axis.set_aspect("equal")
         axis.axis("off")
 
     def place(self, node: Node) -> tuple[float, float]:
         """Of two directions the second stands a little to the right, so that no arrow passes through a disk."""
-        x = ACROSS * (node.step + (self.graph.steps + 1 if node.part == "decoder" else 0))
+        x = ACROSS * (node.step + (self.graph.steps + GAP if node.part == "decoder" else 0))
         if self.directions == 2:
             x += 0.6 * node.direction if node.kind == "state" else 0.3
         if node.kind == "target":
-            return x - 0.55, UP * (self.top + 0.8)
+            # a target that is read at the next step stands on that side: its arrow passes no disk
+            return x + (0.55 if self.read else -0.55), UP * (self.top + 0.8)
         row = {"input": 0.0, "output": float(self.top), "loss": self.top + 1.3}.get(
             node.kind, 1.0 + node.layer * self.directions + node.direction
         )
@@ -119,7 +123,18 @@ class _Drawing:
             *at, self.words(node, step), ha="center", va="center", color=colour, size=size, zorder=5, parse_math=True
         )
 
-    def line(self, a: Any, b: Any, colour: str, words: str = "", gid: str = "", bend: float = 0.0, **look: Any) -> None:
+    def line(
+        self,
+        a: Any,
+        b: Any,
+        colour: str,
+        words: str = "",
+        gid: str = "",
+        bend: float = 0.0,
+        along: float = 0.5,
+        **look: Any,
+    ) -> None:
+        """An arrow; `along`: where on it its words stand."""
         from matplotlib.patches import FancyArrowPatch
 
         style: dict[str, Any] = {
@@ -137,8 +152,8 @@ class _Drawing:
         self.axis.add_patch(patch)
         if words:
             (x0, y0), (x1, y1) = a, b
-            # a quadratic arc stands half of its bend off the chord
-            middle = (x0 + x1) / 2 + bend / 2 * (y1 - y0), (y0 + y1) / 2 - bend / 2 * (x1 - x0)
+            off = 2 * along * (1 - along) * bend  # the middle of a quadratic arc stands half of its bend off the chord
+            middle = x0 + along * (x1 - x0) + off * (y1 - y0), y0 + along * (y1 - y0) - off * (x1 - x0)
             box = {"fc": self.paper, "ec": "none", "pad": 0.8, "alpha": 0.9}
             self.axis.text(
                 *middle, words, ha="center", va="center", size=11, color=self.ink, bbox=box, zorder=6, parse_math=True
@@ -157,8 +172,18 @@ class _Drawing:
             _shown(arrow.weights),
             f"arrow-{arrow.weights or 'none'}-{arrow.start.step}-{arrow.end.step}",
             bend=0.45 if far or skip else 0.0,
+            along=self.along(arrow),
             ls="--" if arrow.kind == "fed" or skip else "-",
         )
+
+    def along(self, arrow: Arrow) -> float:
+        """Where the name of an arrow stands: its middle, unless another arrow crosses it there."""
+        if arrow.delay > 1:
+            return 0.27  # half way it passes below a state, whose input comes up there
+        (_, low), (_, high) = self.place(arrow.start), self.place(arrow.end)
+        if self.directions == 2 and high - low > 1.5 * UP:
+            return 0.75 if arrow.end.kind == "state" else 0.25  # half way it passes the other direction's arrows
+        return 0.5
 
     def unrolled(self, backward: bool) -> None:
         graph = self.graph
@@ -211,7 +236,8 @@ class _Drawing:
                     not arrow.weights and arrow.start.kind == "state",
                 )
                 ends = base[arrow.start], base[arrow.end]
-                self.line(*ends, colour, _shown(arrow.weights), bend=0.45 if skip else 0.0, ls="--" if skip else "-")
+                look = {"bend": 0.45 if skip else 0.0, "along": self.along(arrow), "ls": "--" if skip else "-"}
+                self.line(*ends, colour, _shown(arrow.weights), **look)  # type: ignore[arg-type]
             elif arrow.end in base and arrow.end.kind == "state" and arrow.delay:
                 loops[arrow.end, arrow.weights, arrow.delay] = arrow
         for (node, weights, delay), arrow in loops.items():
@@ -316,7 +342,7 @@ def paint_wiring(axis: Any, wiring: Wiring) -> None:
                 look: dict[str, Any] = {
                     "color": COLOURS[1] if w > 0 else COLOURS[0],
                     "lw": 0.4 + 2.2 * abs(w) / most,
-                    "alpha": 0.75,
+                    "alpha": 0.9,
                 }
                 if name == "U":
                     bend = 0.45 if i >= j else -0.45
@@ -356,4 +382,5 @@ def paint_wiring(axis: Any, wiring: Wiring) -> None:
             )
     axis.set(xlim=(-0.3, widest + 0.3), ylim=(-0.6, 5.0), aspect="equal")
     axis.axis("off")
-    axis.set_title(str(wiring), size=13)
+    signs = "" if wiring.inputs is None else "\norange: positive, blue: negative; the thicker, the larger"
+    axis.set_title(f"{wiring}{signs}", size=13)
