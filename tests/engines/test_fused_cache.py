@@ -25,7 +25,7 @@ from recurra import find_cell
 from recurra.engines.fused.kernels import kernel
 logging.basicConfig(level=logging.INFO)
 made = kernel(find_cell("elman").graph, torch.float32)
-print(made.forward_memory(made.Forward(T=2, B=3, D=4, H=5, threads=1)))
+print(made.kept_memory(made.Forward(T=2, B=3, D=4, H=5, threads=1)))
 """
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import torch
 from torch import Tensor
 
@@ -31,6 +33,14 @@ class Buffer:
         _idle[id(self._memory)] = self._memory
         if len(_idle) > 12 or self._memory.nbytes > KEPT_BYTES // 12:
             _trim()
+
+
+def lend(size: int, dtype: torch.dtype) -> Tensor:
+    """A buffer as a tensor, which goes back when the last reference to its memory does."""
+    buffer = Buffer(size, dtype)
+    owner = (ctypes.c_char * (size * dtype.itemsize)).from_address(buffer.address)
+    owner.buffer = buffer  # type: ignore[attr-defined]
+    return torch.frombuffer(owner, dtype=dtype)
 
 
 def _trim() -> None:

@@ -22,18 +22,19 @@ static inline void move(const Sequence& a, Step& s, long t) {
 }
 
 // ---- memory ------------------------------------------------------------------------------------------------------
-// What the backward run reads too comes first.
-static inline Parts place_kept(Sequence& a) {
+// What the backward run reads too: its size depends on no number of threads.
+static inline long place_kept(Sequence& a) {
     const long work = std::max(a.H * MATRICES, 64L) + DRIVES * a.D;  // for each unit of each step
     a.workers = threads_for(a.threads, double(a.T) * a.B * a.H * work, a.B);
     Parts own{a.memory};
     a.tape = own.take(a.T * a.B * SLOTS * a.H);
     for (int k = 0; k < STATES; ++k)
         if (!a.state[k]) a.state[k] = own.take((DEPTH[k] + a.T) * a.B * a.H);
-    return own;
+    return own.size;
 }
 static inline long place(Forward& a) {
-    Parts own = place_kept(a);
+    place_kept(a);
+    Parts own{a.scratch};
     a.workspace = own.take(a.workers * forward_workspace(a));
     a.weights_x = own.take(packed_size(DRIVES * a.H, a.D));
     forward_groups([&](int k, Matrices m, long Q) { a.weights[k] = own.take(packed_size(m.size(), Q, a.H)); });
@@ -51,11 +52,15 @@ static inline long place(Backward& a) {
     for (int k = 0; k < ARGUMENTS; ++k) a.argument[k] = own.take(a.T * a.B * a.H);
     return own.size;
 }
-extern "C" long forward_memory(const Forward* given) {
+extern "C" long kept_memory(const Forward* given) {
+    Forward a = *given;
+    return place_kept(a);
+}
+extern "C" long forward_scratch(const Forward* given) {
     Forward a = *given;
     return place(a);
 }
-extern "C" long backward_memory(const Backward* given) {
+extern "C" long backward_scratch(const Backward* given) {
     Backward a = *given;
     return place(a);
 }
