@@ -20,7 +20,6 @@ from recurra.cells.notation import Cell
 from recurra.cells.stored import restore_cell, store_cell
 from recurra.engines.choose import choose
 from recurra.engines.fused import engine as fused
-from recurra.engines.fused.memory import lend
 from recurra.engines.fused.stages import plan
 from recurra.engines.protocol import Engine, Run, Weights, differentiate
 from recurra.errors import ShapeError
@@ -128,9 +127,10 @@ def _run(*given: Any) -> list[Tensor]:
     if not call.is_fused:
         return [value.contiguous() for value in call.run(*call.tensors)]
     B, T, _, H = call.shape
-    size, starts = kept_memory(call.cell, call.shape)
-    memory = lend(size, call.tensors[0].dtype)
-    _, final = fused.forward(call.task, call.tensors, memory.data_ptr())
+    _, starts = kept_memory(call.cell, call.shape)
+    _, final, kept = fused.forward(call.task, call.tensors, keep=True)
+    assert kept is not None
+    memory = kept.lend()
     depths = [state.depth for state in call.cell.graph.states]
     seen = list(zip(starts, depths, strict=True))[: len(depths) if call.record else 1]
     states = [memory[start:].narrow(0, depth * B * H, T * B * H).view(T, B, H).clone() for start, depth in seen]

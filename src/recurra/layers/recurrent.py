@@ -135,8 +135,8 @@ class Recurrent(nn.Module):
     @property
     def stack(self) -> list[list[Direction]]:
         """`stack[layer][direction]`: the weights, layer by layer."""
-        layers = cast(Iterable[Iterable[Direction]], self.layers)
-        return [list(layer) for layer in layers]
+        layers = cast(Iterable[Direction], self.layers._modules.values())
+        return [list(cast(Iterable[Direction], layer._modules.values())) for layer in layers]
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -238,7 +238,8 @@ class Recurrent(nn.Module):
         stack = self.stack
         self._check_input(x, 3, stack[0][0])
         B, T, _ = x.shape
-        choose_from("padding", padding, ("end", "start"))
+        if padding not in ("end", "start"):
+            choose_from("padding", padding, ("end", "start"))
         lengths = self._check_lengths(lengths, B, T, x.device)
         self._check_state(state, B)
 

@@ -76,8 +76,8 @@ class Fused:
             kept = None if lengths is None else lengths.clone(memory_format=torch.contiguous_format)
             results = _Sequence.apply(Task(cell, weights.noise, kept, record, seen), *tensors)  # type: ignore[no-untyped-call]
         else:
-            states, final = forward(Task(cell, weights.noise, lengths, record, seen), tensors, 0)
-            results = (*(state[-len(x) :] for state in states), *final)
+            states, final, _ = forward(Task(cell, weights.noise, lengths, record, seen), tensors, keep=False)
+            results = [*_steps(states, len(x)), *final]
         return as_run(results, len(initial), record=record)
 
 
@@ -107,7 +107,7 @@ class _Given(NamedTuple):
 
 def _prepare(task: Task, tensors: Sequence[Tensor]) -> _Given:
     graph = task.cell.graph
-    x, W, b, U, *rest = map(with_contiguous_rows, tensors)
+    x, W, b, U, *rest = [each if each.is_contiguous() else with_contiguous_rows(each) for each in tensors]
     units, initial = rest[: len(graph.parameters)], rest[len(graph.parameters) :]
     made = kernel(graph, W.dtype)
     if made.plan.folded.made:
@@ -123,15 +123,16 @@ def _prepare(task: Task, tensors: Sequence[Tensor]) -> _Given:
     return _Given(prepared, [x, W, b, U], units, initial, masks, lengths if lengths is None else lengths.contiguous())
 
 
-def forward(task: Task, tensors: Sequence[Tensor], memory: int) -> tuple[list[Tensor], list[Tensor]]:
-    """The states that leave the engine, with their earlier values, and the final values of all. At the address `memory` lies
-    afterwards what the backward run needs; with 0 nothing is kept."""
+def forward(task: Task, tensors: Sequence[Tensor], *, keep: bool) -> tuple[list[Tensor], list[Tensor], Buffer | None]:
+    """The states that leave the engine, with their earlier values; the final values of all; what the backward run needs."""
     given = _prepare(task, tensors)
     x, found = given.tensors[0], given.launch
     states = [x.new_empty(shape) for shape in found.shapes]
     final = [x.new_empty(shape) for shape in found.final]
-    found.forward(given.tensors, given.units, given.initial, given.masks, given.lengths, states, final, memory)
-    return states, final
+    kept = Buffer(found.kept, found.kernel.dtype) if keep else None
+    address = 0 if kept is None else kept.address
+    found.forward(given.tensors, given.units, given.initial, given.masks, given.lengths, states, final, address)
+    return states, final, kept
 
 
 def backward(
@@ -173,19 +174,21 @@ def backward(
     return made
 
 
+def _steps(states: Sequence[Tensor], T: int) -> list[Tensor]:
+    """Without their earlier values."""
+    return [state.narrow(0, len(state) - T, T) for state in states]
+
+
 class _Sequence(torch.autograd.Function):
     """All steps at once. Inputs after the task: x, W, b, U, per-unit parameters, initial states."""
 
     @staticmethod
     def forward(ctx: Any, task: Task, *tensors: Tensor) -> tuple[Tensor, ...]:
-        (T, B, D), H = tensors[0].shape, tensors[3].shape[1]
-        made = kernel(task.cell.graph, tensors[1].dtype)
-        prepared = launch(made, T, B, D, H, task.seen, torch.get_num_threads())
-        ctx.task, ctx.memory = task, Buffer(prepared.kept, made.dtype)
-        states, final = forward(task, tensors, ctx.memory.address)
+        states, final, memory = forward(task, tensors, keep=True)
+        ctx.task, ctx.memory = task, memory
         ctx.save_for_backward(*tensors, *states)
         ctx.set_materialize_grads(False)
-        return (*(state[-T:] for state in states), *final)
+        return (*_steps(states, len(tensors[0])), *final)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:

@@ -48,6 +48,7 @@ class Kernel:
         self.forward_scratch = _function(library.forward_scratch, [forward], long)
         self.backward_scratch = _function(library.backward_scratch, [backward], long)
         self.open_stream = _function(library.open_stream, [forward])
+        self.is_crowded = _function(library.is_crowded, [], ctypes.c_int)
         self.stream = _function(library.stream, [forward, address, address, long])
 
 
@@ -62,7 +63,7 @@ def _structures(plan: Plan) -> list[type[ctypes.Structure]]:
     S, parameters, noises = (len(each) for each in (plan.graph.states, plan.graph.parameters, plan.graph.noises))
     common = f"""
         T:L B:L D:L H:L threads:L lengths:P memory:P scratch:P x:R W:P W_row:L bias:P U:P U_row:L state:P{S}
-        parameter:P{parameters} noise:R{noises} workers:L workspace:P tape:P weights_x:P weights:P{len(plan.groups)}
+        parameter:P{parameters} noise:R{noises} workers:L direct:L workspace:P tape:P weights_x:P weights:P{len(plan.groups)}
     """
     forward = f"first:R{S} final:P{S}"
     backward = f"""

@@ -36,7 +36,7 @@ class Launch:
         self.forward_scratch, self.backward_scratch = kernel.forward_scratch(forward), kernel.backward_scratch(backward)
         # numbers that are left 0 between what both runs are given and what is their own
         self._units, self._noises = max(1, len(graph.parameters)), 3 * max(1, len(graph.noises))
-        self._placed = (0,) * (4 + max(1, len(kernel.plan.groups)))
+        self._placed = (0,) * (5 + max(1, len(kernel.plan.groups)))
         self._hidden = (0,) * (len(self.depths) - len(self.shapes))
         arguments = len({number for number in kernel.plan.arguments if number is not None})
         self._own = (0,) * (3 + max(1, arguments))

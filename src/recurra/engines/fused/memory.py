@@ -27,20 +27,18 @@ class Buffer:
     def data(self) -> Tensor:
         return self._memory[: self.size]
 
+    def lend(self) -> Tensor:
+        """The buffer as a tensor that owns it."""
+        owner = (ctypes.c_char * (self.size * self._memory.itemsize)).from_address(self.address)
+        owner.buffer = self  # type: ignore[attr-defined]
+        return torch.frombuffer(owner, dtype=self._memory.dtype)
+
     def __del__(self) -> None:
         if not hasattr(self, "_memory"):  # there was none to be had
             return
         _idle[id(self._memory)] = self._memory
         if len(_idle) > 12 or self._memory.nbytes > KEPT_BYTES // 12:
             _trim()
-
-
-def lend(size: int, dtype: torch.dtype) -> Tensor:
-    """A buffer as a tensor, which goes back when the last reference to its memory does."""
-    buffer = Buffer(size, dtype)
-    owner = (ctypes.c_char * (size * dtype.itemsize)).from_address(buffer.address)
-    owner.buffer = buffer  # type: ignore[attr-defined]
-    return torch.frombuffer(owner, dtype=dtype)
 
 
 def _trim() -> None:
