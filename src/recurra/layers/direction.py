@@ -22,7 +22,6 @@ from recurra.layers.initial import Initialiser, constrained, fill, fill_constrai
 from recurra.layers.names import encode_names, fit_names
 from recurra.types import CellState, Float, Int
 
-
 SMALL = 2**16
 """Numbers of a state whose zeros are made once and shared by runs: making them anew takes longer than a step."""
 
