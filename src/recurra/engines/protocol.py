@@ -102,6 +102,8 @@ def differentiate(
 ) -> list[Tensor | None]:
     """The gradients of the inputs that are wanted, from those of what `function` makes of them. It is run again for this; with
     `create_graph` the inputs stay in the graph that they come from, and gradients can be differentiated in turn."""
+    if not any(wanted):
+        return [None] * len(inputs)
     with torch.enable_grad():
         given = [
             value if create_graph else value.detach().requires_grad_(want)
@@ -114,7 +116,7 @@ def differentiate(
             if grad is not None and output.requires_grad
         ]
         asked = [value for value, want in zip(given, wanted, strict=True) if want]
-        if not reached or not asked:
+        if not reached:
             return [None] * len(given)
         found = iter(
             torch.autograd.grad(

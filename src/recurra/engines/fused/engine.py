@@ -163,7 +163,7 @@ def backward(
         for shape, want in zip(found.final, wanted[count:], strict=True)
     ]
     found.backward(given.tensors, given.units, given.masks, given.lengths, states, memory, arriving, final, made)
-    if folded.made and any(of_units):
+    if folded.made:
         after = 4 + len(given.units)
         made[4:after] = differentiate(
             lambda *units: [*folded.units(dict(zip(graph.parameters, units, strict=True))).values()],
