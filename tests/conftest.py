@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-UNCHECKED = {"__init__", "recurrent", "convert", "choose", "triton_runtime"}
+UNCHECKED = {"__init__", "recurrent", "convert", "choose", "operators", "triton_runtime"}
 """`recurrent` and `convert` are what users call: they check their arguments, and those errors are tested. `choose` sees no
 tensor, and names a protocol that cannot be checked at run time; `triton_runtime` is compiled by Triton."""
 

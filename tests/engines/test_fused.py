@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from recurra import CATALOGUE, EngineError, Recurrent, cell, sigmoid, tanh
+from recurra import CATALOGUE, Recurrent, cell, sigmoid, tanh
 from recurra.engines.fused.kernels import source_of
 from recurra.engines.fused.memory import Buffer
 from recurra.engines.fused.stages import plan
@@ -129,14 +129,29 @@ def small(name="lstm", **options):
     return layer, torch.randn(3, 6, D, dtype=DOUBLE, requires_grad=True)
 
 
-def test_second_derivatives_are_refused_with_the_remedy():
+@pytest.mark.parametrize("engine", ["auto", "fused"])
+def test_second_derivatives_are_those_of_the_plain_loop(engine):
     layer, x = small()
-    with pytest.raises(EngineError, match=r"no second derivatives.*engine='eager'"):
-        torch.autograd.grad(layer(x).outputs.sum(), x, create_graph=True)
-    with pytest.raises(EngineError, match="engine='eager'"):
-        torch.autograd.gradgradcheck(lambda x: layer(x).outputs, x)
-    layer.engine = "eager"
+    layer.engine = engine
     assert torch.autograd.gradgradcheck(lambda x: layer(x[:1, :2]).outputs, x)
+
+
+@pytest.mark.parametrize("name", ["lru", "zoneout(lstm)", "two_speeds"])
+def test_second_derivatives_of_every_input(name):
+    """Also of masks, lengths, folded parameters and states of several steps."""
+    layer, x = small(CELLS[name], learn_initial=True)
+    found = {}
+    for engine in ("eager", "fused"):
+        layer.engine = engine
+        torch.manual_seed(7)
+        outputs = layer(x, lengths=[6, 0, 3]).outputs
+        inputs = [x, *layer.parameters()]
+        first = torch.autograd.grad(outputs.square().sum(), inputs, create_graph=True, materialize_grads=True)
+        second = torch.autograd.grad(
+            sum(each.square().sum() for each in first), inputs, allow_unused=True, materialize_grads=True
+        )
+        found[engine] = [*first, *second]
+    torch.testing.assert_close(found["fused"], found["eager"], rtol=1e-10, atol=1e-10)
 
 
 def test_first_derivatives_agree_with_finite_differences():

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from recurra import EngineError, Recurrent, cell, tanh
 from recurra.engines.fused import build as build_module
 from recurra.engines.fused import cache as cache_module
 from recurra.engines.fused.build import build, find_compiler
-from recurra.engines.fused.cache import load_library, read_entry, write_entry
+from recurra.engines.fused.cache import load_library, read_entry, sole_builder, write_entry
 
 SOURCE = '#include "runtime.hpp"\nextern "C" long answer() { return 42; }\n'
 LOAD = """
@@ -25,7 +26,7 @@ from recurra import find_cell
 from recurra.engines.fused.kernels import kernel
 logging.basicConfig(level=logging.INFO)
 made = kernel(find_cell("elman").graph, torch.float32)
-print(made.forward_memory(made.Forward(T=2, B=3, D=4, H=5, threads=1)))
+print(made.kept_memory(made.Forward(T=2, B=3, D=4, H=5, threads=1)))
 """
 
 
@@ -70,6 +71,54 @@ def test_two_processes_that_compile_the_same_both_succeed(cache):
     assert not [entry for entry in cache.iterdir() if entry.is_dir()]  # nothing half-done is left
     (library,) = cache.glob("*.so")
     assert read_entry(library.name) is not None
+
+
+def counting_compiler(folder: Path, monkeypatch) -> Path:
+    """A compiler that takes its time and writes a line for each call."""
+    script, calls = folder / "compiler", folder / "calls"
+    script.write_text(f'#!/bin/sh\necho "$$" >> {calls}\nsleep 0.3\nexec {find_compiler()} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    find_compiler.cache_clear()
+    build_module._machine()  # asks for its version
+    calls.write_text("")
+    return calls
+
+
+def test_threads_that_need_the_same_kernel_compile_it_once(cache, tmp_path, monkeypatch, fresh_compiler):
+    calls = counting_compiler(tmp_path, monkeypatch)
+    found: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(build(SOURCE, "float", "a test").answer())) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [42] * 4
+    assert len(calls.read_text().split()) == 1
+    assert not list(cache.glob("*.lock"))
+
+
+def test_a_killed_owner_of_the_lock_holds_nobody_up(cache, tmp_path, monkeypatch, fresh_compiler):
+    counting_compiler(tmp_path, monkeypatch)
+    held = "import time\nfrom recurra.engines.fused.cache import sole_builder\nwith sole_builder('key'):\n"
+    owner = start(held + "    print('held', flush=True)\n    time.sleep(600)")
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == "held\n"
+    entered = threading.Event()
+
+    def enter() -> None:
+        with sole_builder("key"):
+            entered.set()
+
+    waiting = threading.Thread(target=enter)
+    waiting.start()
+    assert not entered.wait(0.3)
+    owner.kill()
+    owner.communicate()
+    assert entered.wait(10)
+    waiting.join()
 
 
 def damage(library: Path, how: str) -> None:

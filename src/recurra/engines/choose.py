@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 
@@ -48,16 +49,17 @@ def computed_dtype(device: torch.device, dtype: torch.dtype) -> torch.dtype:
     return dtype
 
 
-def order(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> list[str]:
+@lru_cache(maxsize=4096)
+def order(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> tuple[str, ...]:
     """The names in the order in which `auto` asks: the first yes runs."""
-    return sorted(ENGINES, key=lambda name: -ENGINES[name].priority(cell, device, dtype, shape))
+    return tuple(sorted(ENGINES, key=lambda name: -ENGINES[name].priority(cell, device, dtype, shape)))
 
 
 def choose(
     asked: str, cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape, *, record: bool = False
 ) -> Engine:
     """The engine for this cell, device, dtype and shape. Only `auto` may choose; a named engine that cannot run raises."""
-    names = order(cell, device, dtype, shape) if asked == "auto" else [check_engine_name(asked)]
+    names = order(cell, device, dtype, shape) if asked == "auto" else (check_engine_name(asked),)
     reason = ""
     for name in names:
         answer = ENGINES[name].supports(cell, device, dtype, shape, record=record)

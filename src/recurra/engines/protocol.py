@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -90,3 +90,41 @@ class Engine(Protocol):
         *,
         record: bool = False,
     ) -> Run: ...
+
+
+def differentiate(
+    function: Callable[..., Sequence[Tensor]],
+    inputs: Sequence[Tensor],
+    grads: Sequence[Tensor | None],
+    wanted: Sequence[bool],
+    *,
+    create_graph: bool = False,
+) -> list[Tensor | None]:
+    """The gradients of the inputs that are wanted, from those of what `function` makes of them. It is run again for this; with
+    `create_graph` the inputs stay in the graph that they come from, and gradients can be differentiated in turn."""
+    if not any(wanted):
+        return [None] * len(inputs)
+    with torch.enable_grad():
+        given = [
+            value if create_graph else value.detach().requires_grad_(want)
+            for value, want in zip(inputs, wanted, strict=True)
+        ]
+        outputs = function(*given)
+        reached = [
+            (output, grad)
+            for output, grad in zip(outputs, grads, strict=True)
+            if grad is not None and output.requires_grad
+        ]
+        asked = [value for value, want in zip(given, wanted, strict=True) if want]
+        if not reached:
+            return [None] * len(given)
+        found = iter(
+            torch.autograd.grad(
+                [output for output, _ in reached],
+                asked,
+                [grad for _, grad in reached],
+                create_graph=create_graph,
+                allow_unused=True,
+            )
+        )
+        return [next(found) if want else None for want in wanted]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -12,13 +13,24 @@ from torch.nn.functional import dropout, linear, softplus
 from recurra.cells.graph import Node, block, evaluate
 from recurra.cells.notation import Cell
 from recurra.cells.parameters import Learned, spread
-from recurra.engines.choose import choose, computed_dtype
+from recurra.engines.operators import text_of
 from recurra.engines.protocol import Run, Weights
+from recurra.engines.run import run_cell
 from recurra.errors import OptionError, nearest, quoted
 from recurra.layers.dropout import check_share
 from recurra.layers.initial import Initialiser, constrained, fill, fill_constrained, kept_initialiser
 from recurra.layers.names import encode_names, fit_names
-from recurra.types import CellState, Float, Int, Shape
+from recurra.types import CellState, Float, Int
+
+SMALL = 2**16
+"""Numbers of a state whose zeros are made once and shared by runs: making them anew takes longer than a step."""
+
+
+@lru_cache(maxsize=64)
+def _shared_zeros(K: int, B: int, H: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Only for engines, which do not write to them."""
+    with torch.inference_mode(False):
+        return torch.zeros(K, B, H, dtype=dtype, device=device)
 
 
 class Direction(nn.Module):
@@ -45,6 +57,7 @@ class Direction(nn.Module):
     ):
         super().__init__()
         self.cell, self.input_size, self.hidden_size = cell, input_size, hidden_size
+        self.text = text_of(cell)  # for operators: a compiled graph holds no cell
         self.weight_dropout = check_share("weight_dropout", weight_dropout)
         self.init = kept_initialiser(init)
         graph, H = cell.graph, hidden_size
@@ -171,20 +184,21 @@ class Direction(nn.Module):
         record: bool,
     ) -> tuple[Float[Tensor, "T B H"], CellState, dict[str, Tensor]]:
         """Outputs of each step, the final state, and (if asked for) every state and gate of each step."""
-        T, B, D = x.shape
+        T, B, _ = x.shape
         cell, on_cpu = self.cell, x.device.type == "cpu"
-        shape = Shape(B, T, D, self.hidden_size)
         quiet = torch.autocast("cpu", enabled=False) if on_cpu and torch.is_autocast_enabled("cpu") else nullcontext()
         with quiet:  # on a CPU every engine computes in the weights' dtype
             weights = self.weights(T, B)
             dtype = weights.W.dtype
-            initial = self.first_state(B) if state is None else tuple(time_first(each.to(dtype)) for each in state)
+            if state is not None:
+                initial = tuple(time_first(each.to(dtype)) for each in state)
+            elif len(self.initial) or torch.compiler.is_compiling() or B * self.hidden_size > SMALL:
+                initial = self.first_state(B)
+            else:
+                H, states = self.hidden_size, cell.graph.states
+                initial = tuple([_shared_zeros(each.depth, B, H, dtype, weights.W.device) for each in states])
             x = x.to(dtype) if on_cpu else x
-            # an empty batch is no work for kernels
-            chosen = choose(
-                engine if B else "eager", cell, x.device, computed_dtype(x.device, dtype), shape, record=record
-            )
-            run = chosen.run(cell, weights, x, initial, lengths, record=record)
+            run = run_cell(engine, cell, self.text, weights, x, initial, lengths, record=record)
             recorded = self._record(weights, x, initial, run) if record else {}
         return run.outputs, tuple(map(batch_first, run.final)), recorded
 

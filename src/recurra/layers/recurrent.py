@@ -135,8 +135,8 @@ class Recurrent(nn.Module):
     @property
     def stack(self) -> list[list[Direction]]:
         """`stack[layer][direction]`: the weights, layer by layer."""
-        layers = cast(Iterable[Iterable[Direction]], self.layers)
-        return [list(layer) for layer in layers]
+        layers = cast(Iterable[Direction], self.layers._modules.values())
+        return [list(cast(Iterable[Direction], layer._modules.values())) for layer in layers]
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -238,7 +238,8 @@ class Recurrent(nn.Module):
         stack = self.stack
         self._check_input(x, 3, stack[0][0])
         B, T, _ = x.shape
-        choose_from("padding", padding, ("end", "start"))
+        if padding not in ("end", "start"):
+            choose_from("padding", padding, ("end", "start"))
         lengths = self._check_lengths(lengths, B, T, x.device)
         self._check_state(state, B)
 
@@ -388,9 +389,10 @@ class Recurrent(nn.Module):
             raise ShapeError(
                 f"lengths must be {B} whole numbers, one for each sequence; got {list(lengths.shape)} of {lengths.dtype}."
             )
-        low, high = (int(lengths.min()), int(lengths.max())) if B else (0, 0)
-        if low < 0 or high > T:
-            raise ShapeError(f"lengths must lie between 0 and T = {T}; got {low} to {high}.")
+        if not torch.compiler.is_compiling():  # a graph has no branches on values: its operators check when they run
+            low, high = (int(lengths.min()), int(lengths.max())) if B else (0, 0)
+            if low < 0 or high > T:
+                raise ShapeError(f"lengths must lie between 0 and T = {T}; got {low} to {high}.")
         return send(lengths.to(torch.int64), device)
 
     def _check_state(self, state: State | None, B: int) -> None:

@@ -17,7 +17,8 @@ struct Sequence {
     long T, B, D, H;      // steps, batch rows, inputs, units
     long threads;         // at most
     const long* lengths;  // of each batch row; null: all T
-    real* memory;         // of the forward run; the backward run reads it
+    real* memory;         // what the forward run keeps for the backward run
+    real* scratch;        // what either run needs only while it runs
     Rows x;               // [T, B, D]
     const real* W;        // [DRIVES H, D]
     long W_row;           // from one row to the next
@@ -29,6 +30,7 @@ struct Sequence {
     Rows noise[some(NOISES)];                 // masks
     // what `place` fills in
     long workers;                 // threads that share the batch rows
+    long direct;                  // whether weights are read where they lie: there are too few rows to pack them for
     real* workspace;              // a share for each of them
     real* tape;                   // [T, B, SLOTS H]: drives, then what the backward run needs
     real* weights_x;              // packed: W
@@ -41,7 +43,6 @@ struct Forward : Sequence {
 struct Backward : Sequence {
     Rows arriving[STATES];      // [T, B, H]: ∂L of each step's value; null: none
     const real* final[STATES];  // [DEPTH, B, H]: ∂L of the final values; null: none
-    real* scratch;              // memory of the backward run
     Rows d_x;                   // ∂L of x; null: not wanted, as in all of these
     real *d_W, *d_bias, *d_U, *d_parameter[some(PARAMETERS)];
     real* d_state[STATES];           // [DEPTH, B, H]: ∂L of the first values

@@ -17,7 +17,15 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from recurra.engines.fused.cache import cache_folder, load_library, read_entry, workplace, write_entry, write_file
+from recurra.engines.fused.cache import (
+    cache_folder,
+    load_library,
+    read_entry,
+    sole_builder,
+    workplace,
+    write_entry,
+    write_file,
+)
 from recurra.errors import EngineError
 
 FLAGS = ("-std=c++17", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-shared", "-fPIC", "-w")
@@ -53,21 +61,32 @@ def build(source: str, real: str, about: str) -> ctypes.CDLL:
     flags = [f"-O{os.environ.get('RECURRA_OPTIMIZE', '3')}", *FLAGS, f"-DREAL={real}"]
     headers = [header.read_text() for header in HEADERS]
     key = hashlib.sha256("\n".join([source, *headers, _machine(), *flags]).encode()).hexdigest()[:32]
+    library = _cached(key)
+    if library is not None:
+        return library
+    with sole_builder(key):
+        library = _cached(key)  # by whoever held the lock before
+        if library is not None:
+            return library
+        content = _compile(source, flags, about)
+        try:
+            library = load_library(content)
+        except OSError as error:
+            raise EngineError(
+                f"{find_compiler()} made a library of {about} that cannot be loaded ({str(error)[:100]}). "
+                "Use engine='eager', or set CXX to another compiler."
+            ) from None
+        write_file(f"{key}.cpp", source.encode(), about)  # to be read beside it
+        write_entry(f"{key}.so", content, about)
+        return library
+
+
+def _cached(key: str) -> ctypes.CDLL | None:
     content = read_entry(f"{key}.so")
     if content is not None:
         with suppress(OSError):  # written by a compiler that was cut short: it is built again
             return load_library(content)
-    content = _compile(source, flags, about)
-    try:
-        library = load_library(content)
-    except OSError as error:
-        raise EngineError(
-            f"{find_compiler()} made a library of {about} that cannot be loaded ({str(error)[:100]}). "
-            "Use engine='eager', or set CXX to another compiler."
-        ) from None
-    write_file(f"{key}.cpp", source.encode(), about)  # to be read beside it
-    write_entry(f"{key}.so", content, about)
-    return library
+    return None
 
 
 def _compile(source: str, flags: list[str], about: str) -> bytes:

@@ -4,18 +4,21 @@ The folder (`$RECURRA_CACHE`, or `recurra` under the user's cache folder) belong
 Each entry ends with a code (HMAC-SHA256 of its name and content) under a key that lies elsewhere and that only the user can
 read: whoever plants or changes a file cannot make one. What does not pass is not there, and is built again. Files are opened
 without following links, are read once, and what was read is what runs. They are moved into place whole, which also holds on
-network file systems, so that processes and machines may write the same entry at once; no lock is needed.
+network file systems, so that processes and machines may write the same entry at once. A lock only saves work: while one thread
+or process builds an entry, others wait for it.
 """
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hmac
 import itertools
 import os
 import shlex
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -27,6 +30,8 @@ from recurra.errors import EngineError
 CODE = 32
 """Bytes of the code at the end of an entry, and of the key."""
 LARGEST = 1 << 30
+PATIENCE = 180.0
+"""Seconds: a compiler that takes longer has been stopped."""
 _numbers = itertools.count(1)
 
 
@@ -70,6 +75,42 @@ def write_file(name: str, data: bytes, about: str = "a kernel") -> Path:
         made.chmod(0o600)
         made.replace(path)
     return path
+
+
+@contextmanager
+def sole_builder(name: str) -> Iterator[None]:
+    """Held by one thread of one process at a time for each name. The system releases it when its owner ends, however it does;
+    who has waited `PATIENCE` seconds, or is on a file system without locks, goes on without it."""
+    folder = cache_folder()
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _opened(folder) as place:
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            lock = os.open(f"{name}.lock", flags, 0o600, dir_fd=place)
+        except OSError:
+            lock = None
+        try:
+            if lock is not None:
+                _await_lock(lock)
+            yield
+        finally:
+            if lock is not None:
+                with suppress(OSError):  # whoever waits for a lock without a name finds the entry built
+                    os.unlink(f"{name}.lock", dir_fd=place)
+                os.close(lock)
+
+
+def _await_lock(lock: int) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(0.02)
+        except OSError:
+            return
 
 
 def read_text(name: str) -> str | None:

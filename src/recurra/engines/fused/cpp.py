@@ -101,9 +101,8 @@ class _Passes:
             loops += self.pass_loop(k, each)
         at_once = {product.number: vectors(each.products) for each in self.step.passes for product in each.products}
         visits = []
-        for k, group in enumerate(self.plan.groups):
-            matrices = ", ".join(str(self.graph.matrices.index(name)) for name in group.names)
-            visits.append(f"    visit({k}, Matrices{{{matrices}}}, {at_once.get(k, 1)});")
+        for k in range(len(self.plan.groups)):
+            visits.append(f"    visit({k}, Matrices{{{self.matrices(k)}}}, {at_once.get(k, 1)});")
         return [
             *lines,
             f"static inline void {self.name}_passes(const {self.struct}& a, const Step& s, long t, long last) {{",
@@ -169,6 +168,10 @@ class _Passes:
         return loaded
 
     # -- passes ------------------------------------------------------------------------------------------------------
+
+    def matrices(self, group: int) -> str:
+        """The numbers of the matrices of a group of products."""
+        return ", ".join(str(self.graph.matrices.index(name)) for name in self.plan.groups[group].names)
 
     def pass_function(self, index: int, each: Pass, statements: Iterable[Statement]) -> list[str]:
         """The elementwise program of one pass for one vector of units. All is read before anything is stored: what the tape
@@ -248,7 +251,9 @@ class _Passes:
             rows, distance = self.rows(product.source, "at")
             lines += [
                 f"        vec tile_{number}[rows_at_once<{most}>() * {n}];",
-                f"        multiply_rows<rows_at_once<{most}>(), {n}>(m, {rows}, {distance}, {depth},",
+                f"        if (a.direct) {'combine' if product.is_transposed else 'multiply'}_direct<{q}>(m, {rows}, {distance},",
+                f"            a.U, a.U_row, Matrices{{{self.matrices(number)}}}, a.H, first_unit, tile_{number});",
+                f"        else multiply_rows<rows_at_once<{most}>(), {n}>(m, {rows}, {distance}, {depth},",
                 f"            a.weights[{number}] + first_unit / V / {q} * {depth} * {n} * V, tile_{number});",
             ]
         tiles = "".join(f", tile_{p.number} + i * {len(p.nodes) * q} + j" for p in each.products)

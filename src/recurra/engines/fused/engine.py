@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,14 +10,16 @@ import torch
 from torch import Tensor
 
 from recurra.cells.notation import Cell
+from recurra.engines.eager import Eager
 from recurra.engines.fused import gpu
 from recurra.engines.fused.build import find_compiler
-from recurra.engines.fused.kernels import REALS, Kernel, kernel, rows
+from recurra.engines.fused.kernels import REALS, kernel
+from recurra.engines.fused.launch import Launch, launch
 from recurra.engines.fused.memory import Buffer
 from recurra.engines.fused.sequence import arriving_gradients, as_run, whole_masks, with_contiguous_rows
 from recurra.engines.fused.stages import plan
 from recurra.engines.fused.tiles import is_small
-from recurra.engines.protocol import YES, Run, Support, Weights, no
+from recurra.engines.protocol import YES, Run, Support, Weights, differentiate, no
 from recurra.types import Float, Int, Shape
 
 
@@ -53,118 +55,155 @@ class Fused:
         *,
         record: bool = False,
     ) -> Run:
-        folded = plan(cell.graph).folded
-        if folded.made:
-            weights = replace(weights, units=folded.units(weights.units))
         if x.is_cuda:
+            folded = plan(cell.graph).folded
+            if folded.made:
+                weights = replace(weights, units=folded.units(weights.units))
             return gpu.run(plan(cell.graph), weights, x, initial, lengths, record=record)
-        # copies: the kernel reads neighbours in memory, and the caller's may be mutated before the backward run
-        kept = None if lengths is None else lengths.clone(memory_format=torch.contiguous_format)
-        masks = whole_masks(weights, initial[0].shape[-1]) if weights.noise else {}
-        made = kernel(cell.graph, weights.W.dtype)
-        task = _Task(made, tuple(masks[name] for name in made.plan.graph.noises), kept, record)
         if x.dtype != weights.W.dtype:  # under autocast
             x = x.to(weights.W.dtype)
-        results = _Sequence.apply(  # type: ignore[no-untyped-call]
-            task,
+        tensors = (
             x,
             weights.W,
             weights.b,
             weights.U,
-            *(weights.units[name] for name in made.plan.graph.parameters),
+            *(weights.units[name] for name in cell.graph.parameters),
             *initial,
         )
+        seen = len(initial) if record else 1
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            # a copy of lengths: the caller's may be mutated before the backward run
+            kept = None if lengths is None else lengths.clone(memory_format=torch.contiguous_format)
+            results = _Sequence.apply(Task(cell, weights.noise, kept, record, seen), *tensors)  # type: ignore[no-untyped-call]
+        else:
+            states, final, _ = forward(Task(cell, weights.noise, lengths, record, seen), tensors, keep=False)
+            results = [*_steps(states, len(x)), *final]
         return as_run(results, len(initial), record=record)
 
 
-class _Task(NamedTuple):
-    """What a run has besides tensors with gradients."""
+class Task(NamedTuple):
+    """What a run has besides tensors with gradients. Those are x, W, b, U, per-unit parameters, initial states.
 
-    kernel: Kernel
-    masks: tuple[Tensor, ...]
+    `seen`: how many states leave the kernel, the first one first.
+    """
+
+    cell: Cell
+    noise: Mapping[str, Tensor]
     lengths: Tensor | None
     record: bool
+    seen: int
 
-    def arguments(self, structure: Any, x: Tensor, W: Tensor, b: Tensor, U: Tensor, units: Sequence[Tensor]) -> Any:
-        """The structure of a run, with what forward and backward have in common."""
-        (T, B, D), H = x.shape, U.shape[1]
-        made = structure(T=T, B=B, D=D, H=H, threads=torch.get_num_threads(), x=rows(x))
-        made.W, made.W_row, made.bias = W.data_ptr(), W.stride(0), b.data_ptr()
-        made.U, made.U_row = U.data_ptr(), U.stride(0)
-        if self.lengths is not None:
-            made.lengths = self.lengths.data_ptr()
-        for k, value in enumerate(units):
-            made.parameter[k] = value.data_ptr()
-        for k, mask in enumerate(self.masks):
-            made.noise[k] = rows(mask.expand(T, B, H))
-        return made
+
+class _Given(NamedTuple):
+    """What both runs are given, as the kernel reads it."""
+
+    launch: Launch
+    tensors: list[Tensor]
+    units: list[Tensor]
+    initial: list[Tensor]
+    masks: list[Tensor]
+    lengths: Tensor | None
+
+
+def _prepare(task: Task, tensors: Sequence[Tensor]) -> _Given:
+    graph = task.cell.graph
+    x, W, b, U, *rest = [each if each.is_contiguous() else with_contiguous_rows(each) for each in tensors]
+    units, initial = rest[: len(graph.parameters)], rest[len(graph.parameters) :]
+    made = kernel(graph, W.dtype)
+    if made.plan.folded.made:
+        units = [*made.plan.folded.units(dict(zip(graph.parameters, units, strict=True))).values()]
+    T, B, D = x.shape
+    H = U.shape[1]
+    prepared = launch(made, T, B, D, H, task.seen, torch.get_num_threads())
+    masks: list[Tensor] = []
+    if task.noise:
+        whole = whole_masks(task.noise, H)
+        masks = [whole[name] for name in made.plan.graph.noises]
+    lengths = task.lengths
+    return _Given(prepared, [x, W, b, U], units, initial, masks, lengths if lengths is None else lengths.contiguous())
+
+
+def forward(task: Task, tensors: Sequence[Tensor], *, keep: bool) -> tuple[list[Tensor], list[Tensor], Buffer | None]:
+    """The states that leave the engine, with their earlier values; the final values of all; what the backward run needs."""
+    given = _prepare(task, tensors)
+    x, found = given.tensors[0], given.launch
+    states = [x.new_empty(shape) for shape in found.shapes]
+    final = [x.new_empty(shape) for shape in found.final]
+    kept = Buffer(found.kept, found.kernel.dtype) if keep else None
+    address = 0 if kept is None else kept.address
+    found.forward(given.tensors, given.units, given.initial, given.masks, given.lengths, states, final, address)
+    return states, final, kept
+
+
+def backward(
+    task: Task,
+    tensors: Sequence[Tensor],
+    states: Sequence[Tensor],
+    memory: int,
+    grads: Sequence[Tensor | None],
+    wanted: Sequence[bool],
+    layout: torch.memory_format = torch.preserve_format,
+) -> list[Tensor | None]:
+    """The gradients that are wanted of `tensors`, in their layout or in this one, from those of what `forward` gave."""
+    given = _prepare(task, tensors)
+    found, graph = given.launch, task.cell.graph
+    arriving, final = arriving_gradients(grads, len(graph.states), record=task.record)
+    count = 4 + len(graph.parameters)
+    folded = found.kernel.plan.folded
+    of_units = wanted[4:count]
+    if folded.made:
+        of_units = [any(of_units)] * len(given.units)
+    values = (*given.tensors, *given.units)
+    made = [
+        torch.empty_like(value, memory_format=layout) if want else None
+        for value, want in zip(values, (*wanted[:4], *of_units), strict=True)
+    ]
+    made += [
+        given.tensors[0].new_empty(shape) if want else None
+        for shape, want in zip(found.final, wanted[count:], strict=True)
+    ]
+    found.backward(given.tensors, given.units, given.masks, given.lengths, states, memory, arriving, final, made)
+    if folded.made:
+        after = 4 + len(given.units)
+        made[4:after] = differentiate(
+            lambda *units: [*folded.units(dict(zip(graph.parameters, units, strict=True))).values()],
+            tensors[4:count],
+            made[4:after],
+            wanted[4:count],
+        )
+    return made
+
+
+def _steps(states: Sequence[Tensor], T: int) -> list[Tensor]:
+    """Without their earlier values."""
+    return [state.narrow(0, len(state) - T, T) for state in states]
 
 
 class _Sequence(torch.autograd.Function):
     """All steps at once. Inputs after the task: x, W, b, U, per-unit parameters, initial states."""
 
     @staticmethod
-    def forward(ctx: Any, task: _Task, *tensors: Tensor) -> tuple[Tensor, ...]:
-        x, W, b, U, *rest = map(with_contiguous_rows, tensors)
-        made = task.kernel
-        count = len(made.plan.graph.parameters)
-        units, initial = rest[:count], rest[count:]
-        (T, B, _), H = x.shape, U.shape[1]
-        arguments = task.arguments(made.Forward, x, W, b, U, units)
-        seen: list[Tensor] = []  # states that leave the engine: the first or all
-        final: list[Tensor] = []  # the last values of all
-        for k, first in enumerate(initial):
-            K = first.shape[0]
-            final.append(x.new_empty(K, B, H))
-            arguments.first[k], arguments.final[k] = rows(first), final[-1].data_ptr()
-            if task.record or not seen:
-                seen.append(x.new_empty(K + T, B, H))
-                arguments.state[k] = seen[-1].data_ptr()
-        memory = Buffer(made.forward_memory(arguments), x.dtype)
-        arguments.memory = memory.address
-        made.forward(arguments)
-
+    def forward(ctx: Any, task: Task, *tensors: Tensor) -> tuple[Tensor, ...]:
+        states, final, memory = forward(task, tensors, keep=True)
         ctx.task, ctx.memory = task, memory
-        ctx.save_for_backward(x, W, b, U, *units, *seen)
+        ctx.save_for_backward(*tensors, *states)
         ctx.set_materialize_grads(False)
-        return (*(state[-T:] for state in seen), *final)
+        return (*_steps(states, len(tensors[0])), *final)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        task: _Task = ctx.task
-        made = task.kernel
-        x, W, b, U, *rest = ctx.saved_tensors
-        graph = made.plan.graph
-        units, seen = rest[: len(graph.parameters)], rest[len(graph.parameters) :]
-        B, H = x.shape[1], U.shape[1]
-        arguments = task.arguments(made.Backward, x, W, b, U, units)
-        arguments.memory = ctx.memory.address
-        for k, state in enumerate(seen):
-            arguments.state[k] = state.data_ptr()
-        arriving, final = arriving_gradients(grads, len(graph.states), record=task.record)
-        for k, (each, last) in enumerate(zip(arriving, final, strict=True)):
-            if each is not None:
-                arguments.arriving[k] = rows(each)
-            if last is not None:
-                arguments.final[k] = last.data_ptr()
-
+        task: Task = ctx.task
         wanted = ctx.needs_input_grad[1:]
-        made_for = zip((x, W, b, U, *units), wanted, strict=False)
-        dx, *dweights = [torch.empty_like(value) if want else None for value, want in made_for]
-        dstates = [
-            x.new_empty(state.depth, B, H) if want else None
-            for state, want in zip(graph.states, wanted[1 + len(dweights) :], strict=True)
-        ]
-        if dx is not None:
-            arguments.d_x = rows(dx)
-        arguments.d_W, arguments.d_bias, arguments.d_U, *of_units = map(_address, dweights)
-        arguments.d_parameter[: len(of_units)] = of_units
-        arguments.d_state[:] = [_address(each) for each in dstates]
-        scratch = Buffer(made.backward_memory(arguments), x.dtype)
-        arguments.scratch = scratch.address
-        made.backward(arguments)
-        return (None, dx, *dweights, *dstates)
+        tensors, states = ctx.saved_tensors[: len(wanted)], ctx.saved_tensors[len(wanted) :]
+        if torch.is_grad_enabled():  # create_graph=True: the plain loop has derivatives of every order
+            return (None, *differentiate(lambda *given: _plain(task, given), tensors, grads, wanted, create_graph=True))
+        return (None, *backward(task, tensors, states, ctx.memory.address, grads, wanted))
 
 
-def _address(tensor: Tensor | None) -> int | None:
-    return None if tensor is None else tensor.data_ptr()
+def _plain(task: Task, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """What the kernel computes, by the plain loop."""
+    x, W, b, U, *rest = tensors
+    count = len(task.cell.graph.parameters)
+    weights = Weights(W, b, U, dict(zip(task.cell.graph.parameters, rest, strict=False)), task.noise)
+    run = Eager().run(task.cell, weights, x, tuple(rest[count:]), task.lengths, record=task.record)
+    return [*(run.states or [run.outputs]), *run.final]

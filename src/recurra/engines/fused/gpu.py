@@ -111,7 +111,7 @@ def run_tiled(
     most = min(rows_at_once(each, x.device) or B for each in tiles)
     # a copy: the kernel reads neighbours in memory, and the caller's may be mutated before the backward run
     ends = None if lengths is None else lengths.clone(memory_format=torch.contiguous_format)
-    masks = whole_masks(weights, H) if weights.noise else {}
+    masks = whole_masks(weights.noise, H) if weights.noise else {}
     names, common = tuple(weights.units), (weights.W, weights.b, weights.U, *weights.units.values())
 
     def launch(x: Tensor, initial: Iterable[Tensor], ends: Tensor | None, masks: dict[str, Tensor]) -> Any:

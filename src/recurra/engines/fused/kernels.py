@@ -33,20 +33,22 @@ def rows(x: Float[Tensor, "T B _"]) -> Rows:
 class Kernel:
     """`forward` and `backward` of a plan, each with its structure of arguments and with how many numbers of memory it asks for.
 
-    `arguments.hpp` tells what a structure holds.
+    `arguments.hpp` tells what a structure holds; `forward` and `backward` take its bytes.
     """
 
     def __init__(self, graph: Graph, dtype: torch.dtype):
-        self.plan = plan(graph)
+        self.plan, self.dtype = plan(graph), dtype
         library = build(emit(self.plan), REALS[dtype], f"the {REALS[dtype]} kernel of {graph.name}")
         self.Forward, self.Backward = _structures(self.plan)
         forward, backward = ctypes.POINTER(self.Forward), ctypes.POINTER(self.Backward)
         long, address = ctypes.c_int64, ctypes.c_void_p
-        self.forward = _function(library.forward, [forward])
-        self.backward = _function(library.backward, [backward])
-        self.forward_memory = _function(library.forward_memory, [forward], long)
-        self.backward_memory = _function(library.backward_memory, [backward], long)
+        self.forward = _function(library.forward, [ctypes.c_char_p])
+        self.backward = _function(library.backward, [ctypes.c_char_p])
+        self.kept_memory = _function(library.kept_memory, [forward], long)
+        self.forward_scratch = _function(library.forward_scratch, [forward], long)
+        self.backward_scratch = _function(library.backward_scratch, [backward], long)
         self.open_stream = _function(library.open_stream, [forward])
+        self.is_crowded = _function(library.is_crowded, [], ctypes.c_int)
         self.stream = _function(library.stream, [forward, address, address, long])
 
 
@@ -60,12 +62,12 @@ def _structures(plan: Plan) -> list[type[ctypes.Structure]]:
     types = {"L": ctypes.c_int64, "P": ctypes.c_void_p, "R": Rows}
     S, parameters, noises = (len(each) for each in (plan.graph.states, plan.graph.parameters, plan.graph.noises))
     common = f"""
-        T:L B:L D:L H:L threads:L lengths:P memory:P x:R W:P W_row:L bias:P U:P U_row:L state:P{S} parameter:P{parameters}
-        noise:R{noises} workers:L workspace:P tape:P weights_x:P weights:P{len(plan.groups)}
+        T:L B:L D:L H:L threads:L lengths:P memory:P scratch:P x:R W:P W_row:L bias:P U:P U_row:L state:P{S}
+        parameter:P{parameters} noise:R{noises} workers:L direct:L workspace:P tape:P weights_x:P weights:P{len(plan.groups)}
     """
     forward = f"first:R{S} final:P{S}"
     backward = f"""
-        arriving:R{S} final:P{S} scratch:P d_x:R d_W:P d_bias:P d_U:P d_parameter:P{parameters} d_state:P{S}
+        arriving:R{S} final:P{S} d_x:R d_W:P d_bias:P d_U:P d_parameter:P{parameters} d_state:P{S}
         gradient:P sums:P parts:P argument:P{len(set(plan.arguments) - {None})}
     """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import torch
 from torch import Tensor
 
@@ -24,6 +26,12 @@ class Buffer:
     @property
     def data(self) -> Tensor:
         return self._memory[: self.size]
+
+    def lend(self) -> Tensor:
+        """The buffer as a tensor that owns it."""
+        owner = (ctypes.c_char * (self.size * self._memory.itemsize)).from_address(self.address)
+        owner.buffer = self  # type: ignore[attr-defined]
+        return torch.frombuffer(owner, dtype=self._memory.dtype)
 
     def __del__(self) -> None:
         if not hasattr(self, "_memory"):  # there was none to be had

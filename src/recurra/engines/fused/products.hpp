@@ -77,6 +77,34 @@ static inline void pack_backward(const real* U, long row, Matrices matrices, lon
     for (long m : matrices) pack(U + m * H * row, 1, row, H, H, to, width, width, panel), to += H * width;
 }
 
+// The products of a pass on weights as they lie in U: m batch rows with Q vectors of units of each matrix, and transposed, where
+// an argument has a block of H numbers for each matrix.
+template <int Q>
+static inline void multiply_direct(
+    int m, const real* rows, long stride, const real* U, long row, Matrices matrices, long H, long first_unit, vec* tile) {
+    for (int i = 0; i < m; ++i)
+        for (long matrix : matrices)
+            for (int q = 0; q < Q; ++q, ++tile) {
+                const long u = first_unit + q * V;
+                *tile = u < H ? dots(rows + i * stride, H, U + (matrix * H + u) * row, row) : vec{};
+            }
+}
+template <int Q>
+static inline void combine_direct(
+    int m, const real* rows, long stride, const real* U, long row, Matrices matrices, long H, long first_unit, vec* tile) {
+    for (int i = 0; i < m; ++i, tile += Q) {
+        for (int q = 0; q < Q; ++q) tile[q] = vec{};
+        const real* block = rows + i * stride;
+        for (long matrix : matrices) {
+            const real* from = U + matrix * H * row + first_unit;
+            if (first_unit + Q * V <= H) combine<Q>(block, H, from, row, tile);
+            else
+                for (int q = 0; first_unit + q * V < H; ++q) combine<1>(block, H, from + q * V, row, tile + q);
+            block += H;
+        }
+    }
+}
+
 // ---- over all of time --------------------------------------------------------------------------------------------
 constexpr int PANEL = 4;  // vectors of outputs at once
 constexpr long WIDTH = PANEL * V;
@@ -165,6 +193,28 @@ static inline void times(const Block& from, long K, const real* packed, const Bl
 }
 static inline void times(const Block& from, long K, const real* packed, const Block& to, long outputs) {
     times(from, K, packed, to, outputs, 0, from.T * from.B);
+}
+// The same on weights as they lie: `outputs` and K are whole vectors.
+static inline void times_direct(const Block& from, long K, const real* W, long line, const Block& to, long outputs) {
+    for (long o = 0; o < outputs; o += V) {
+        Cursor in(from, 0), out(to, 0);
+        for (long r = 0; r < from.T * from.B; ++r) store<true>(out.next() + o, dots(in.next(), K, W + o * line, line), V);
+    }
+}
+// out[r][o] = sum over k of from[r][k] * W[k][o].
+static inline void times_transposed(const Block& from, long K, const real* W, long line, const Block& to, long outputs) {
+    for (long o = 0; o < outputs;) {
+        const int n = o + WIDTH <= outputs ? PANEL : 1;
+        Cursor in(from, 0), out(to, 0);
+        for (long r = 0; r < from.T * from.B; ++r) {
+            vec tile[PANEL] = {};
+            if (n == PANEL) combine<PANEL>(in.next(), K, W + o, line, tile);
+            else combine<1>(in.next(), K, W + o, line, tile);
+            real* const at = out.next() + o;
+            for (int i = 0; i < n; ++i) store<true>(at + i * V, tile[i], V);
+        }
+        o += n * V;
+    }
 }
 // The same for all rows, by threads that share them step by step: where there are fewer batch rows than threads.
 static inline void times_by_rows(const Block& from, long K, const real* packed, const Block& to, long outputs, long most) {

@@ -1,11 +1,14 @@
 // What generated kernels stand on: vectors, elementwise mathematics, the kernel of all products, threads over batch rows.
 // `real` is float or double (-DREAL=...). Axes: B batch rows, T steps, H units; rows of a batch row are H apart.
 #pragma once
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
 #include <limits>
+#include <time.h>
+#include <utility>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -153,6 +156,47 @@ static inline void multiply_rows(int m, const real* rows, long stride, long K, c
 }
 template <int N>
 constexpr int rows_at_once() { return REGISTERS / N > 8 ? 8 : REGISTERS / N > 0 ? REGISTERS / N : 1; }
+// The same without packed weights, where too few rows would share the work of packing. `dots`: of one row with V rows of weights
+// that lie `line` apart; each number is a sum over a vector, and V vectors are summed at once by halving pairs.
+#ifdef __clang__
+template <int half>
+static inline void add_pairs(vec* sums) {
+    if (half == V / 2)
+        for (int i = 0; i < V; ++i) sums[0][i] = sum(vec(sums[i]), V);
+}
+#else
+// Of each pair (i, i + half), in groups of 2 half numbers: the first halves of both beside each other, plus the second halves.
+template <int half, int... j>
+static inline vec add_pair(vec a, vec b, std::integer_sequence<int, j...>) {
+    constexpr whole low = {(j & half ? V + (j & ~half) : j)...};
+    constexpr whole high = {(j & half ? V + j : j | half)...};
+    return __builtin_shuffle(a, b, low) + __builtin_shuffle(a, b, high);
+}
+template <int half>
+static inline void add_pairs(vec* sums) {
+    if constexpr (half > 0) {
+#pragma GCC unroll 16
+        for (int i = 0; i < half; ++i) sums[i] = add_pair<half>(sums[i], sums[i + half], std::make_integer_sequence<int, V>());
+        add_pairs<half / 2>(sums);
+    }
+}
+#endif
+static inline vec dots(const real* row, long K, const real* weights, long line) {
+    vec sums[V] = {};
+    for (long k = 0; k < K; k += V) {
+        const vec x = load<true>(row + k, V);
+#pragma GCC unroll 16
+        for (int i = 0; i < V; ++i) sums[i] += x * load<true>(weights + i * line + k, V);
+    }
+    add_pairs<V / 2>(sums);
+    return sums[0];
+}
+// tile[n] += sum over k of row[k] * weights[k][n].
+template <int N>
+static inline void combine(const real* row, long K, const real* weights, long line, vec* tile) {
+    for (long k = 0; k < K; ++k, weights += line)
+        for (int n = 0; n < N; ++n) tile[n] += row[k] * load<true>(weights + n * V, V);
+}
 // Batch rows are cut into blocks of nearly equal size, so that none is left alone with its loads.
 static inline long block_of(long batch, int most) {
     long blocks = (batch + most - 1) / most;
@@ -161,18 +205,54 @@ static inline long block_of(long batch, int most) {
 
 // ---- threads -----------------------------------------------------------------------------------------------------
 // Batch rows are independent, so each thread takes its share of them through all of time: no waiting within a step.
+//
+// Beside other busy processes several threads are slower than one: whichever loses its core is waited for, and waiting threads
+// spin. Such a region shows itself: a thread was ready and had no core for a good part of it. Then one thread computes all
+// shares for a while, before several are tried again; the pause doubles as long as that fails. Shares stay what they are, so
+// sums are the same to the last bit, whoever computes them.
+static inline double seconds(clockid_t clock) {
+    timespec now;
+    clock_gettime(clock, &now);
+    return now.tv_sec + 1e-9 * now.tv_nsec;
+}
+struct Crowd {
+    static constexpr double SHORTEST = 0.02, LONGEST = 1.0;  // seconds
+    std::atomic<double> until{0}, pause{SHORTEST};
+    bool is_here(double now) const { return now < until.load(std::memory_order_relaxed); }
+    // A region that took `wall` seconds, `lost` of them without a core.
+    void learn(double now, double wall, double lost) {
+        const double last = pause.load(std::memory_order_relaxed);
+        if (lost < 0.2 * wall + 1e-4)  // waking a thread takes part of that
+            pause.store(SHORTEST, std::memory_order_relaxed);
+        else {
+            until.store(now + last, std::memory_order_relaxed);
+            pause.store(last < LONGEST ? 2 * last : last, std::memory_order_relaxed);
+        }
+    }
+};
+static Crowd crowd;
+extern "C" int is_crowded() { return crowd.is_here(seconds(CLOCK_MONOTONIC)); }
+
 template <typename Body>
 static inline void share_batch(long threads, long B, Body body) {
+    const auto share = [&](long id) {
+        if (id * B / threads < (id + 1) * B / threads) body(id, id * B / threads, (id + 1) * B / threads);
+    };
 #ifdef _OPENMP
-    if (threads > 1) {
-#pragma omp parallel num_threads(threads)
+    const double start = threads > 1 ? seconds(CLOCK_MONOTONIC) : 0;
+    if (threads > 1 && !crowd.is_here(start)) {
+        double lost = 0;
+#pragma omp parallel num_threads(threads) reduction(max : lost)
         {
+            const double before = seconds(CLOCK_THREAD_CPUTIME_ID);
             // the system may give fewer threads than were asked for; each share has a workspace of its own all the same
-            for (long id = omp_get_thread_num(); id < threads; id += omp_get_num_threads())
-                if (id * B / threads < (id + 1) * B / threads) body(id, id * B / threads, (id + 1) * B / threads);
+            for (long id = omp_get_thread_num(); id < threads; id += omp_get_num_threads()) share(id);
+            lost = seconds(CLOCK_MONOTONIC) - start - (seconds(CLOCK_THREAD_CPUTIME_ID) - before);
         }
+        const double end = seconds(CLOCK_MONOTONIC);
+        crowd.learn(end, end - start, lost);
         return;
     }
 #endif
-    body(0, 0, B);
+    for (long id = 0; id < threads; ++id) share(id);
 }

@@ -4,6 +4,7 @@
 #pragma once
 #include "arguments.hpp"
 
+constexpr long FEW_ROWS = 32;  // packing costs about as much as the products of so many
 static inline long most_rows(const Sequence& a) { return (a.B + a.workers - 1) / a.workers + 1; }
 static inline long workspace(long batch, long H, long rows, long means) {
     return round_up(batch * rows * H, V) + round_up(batch * means, V) + V;
@@ -22,18 +23,20 @@ static inline void move(const Sequence& a, Step& s, long t) {
 }
 
 // ---- memory ------------------------------------------------------------------------------------------------------
-// What the backward run reads too comes first.
-static inline Parts place_kept(Sequence& a) {
+// What the backward run reads too: its size depends on no number of threads.
+static inline long place_kept(Sequence& a) {
     const long work = std::max(a.H * MATRICES, 64L) + DRIVES * a.D;  // for each unit of each step
+    a.direct = a.T * a.B <= FEW_ROWS && a.H % V == 0 && a.D % V == 0;
     a.workers = threads_for(a.threads, double(a.T) * a.B * a.H * work, a.B);
     Parts own{a.memory};
     a.tape = own.take(a.T * a.B * SLOTS * a.H);
     for (int k = 0; k < STATES; ++k)
         if (!a.state[k]) a.state[k] = own.take((DEPTH[k] + a.T) * a.B * a.H);
-    return own;
+    return own.size;
 }
 static inline long place(Forward& a) {
-    Parts own = place_kept(a);
+    place_kept(a);
+    Parts own{a.scratch};
     a.workspace = own.take(a.workers * forward_workspace(a));
     a.weights_x = own.take(packed_size(DRIVES * a.H, a.D));
     forward_groups([&](int k, Matrices m, long Q) { a.weights[k] = own.take(packed_size(m.size(), Q, a.H)); });
@@ -51,11 +54,15 @@ static inline long place(Backward& a) {
     for (int k = 0; k < ARGUMENTS; ++k) a.argument[k] = own.take(a.T * a.B * a.H);
     return own.size;
 }
-extern "C" long forward_memory(const Forward* given) {
+extern "C" long kept_memory(const Forward* given) {
+    Forward a = *given;
+    return place_kept(a);
+}
+extern "C" long forward_scratch(const Forward* given) {
     Forward a = *given;
     return place(a);
 }
-extern "C" long backward_memory(const Backward* given) {
+extern "C" long backward_scratch(const Backward* given) {
     Backward a = *given;
     return place(a);
 }
@@ -72,6 +79,7 @@ static void forward_steps(const Forward& a, long thread, long first, long last) 
     }
 }
 static inline void pack_all(const Forward& a) {
+    if (a.direct) return;
     pack_outputs(a.W, a.W_row, 1, DRIVES * a.H, a.D, a.weights_x);
     forward_groups([&](int k, Matrices m, long Q) { pack_forward(a.U, a.U_row, m, Q, a.H, a.weights[k]); });
 }
@@ -83,10 +91,11 @@ extern "C" void forward(const Forward* given) {
     pack_all(a);
     for (int k = 0; k < STATES; ++k) copy_rows({a.first[k], DEPTH[k], a.B}, a.H, a.state[k]);
     const Block x{a.x, a.T, a.B}, drives = tape(a);
-    const bool few = a.B < a.threads;
+    const bool few = a.B < a.threads && !a.direct;
     if (few) times_by_rows(x, a.D, a.weights_x, drives, DRIVES * a.H, a.threads);
     share_batch(a.workers, a.B, [&](long thread, long first, long last) {
-        if (!few) times(x.batch(first, last), a.D, a.weights_x, drives.batch(first, last), DRIVES * a.H);
+        if (a.direct) times_direct(x.batch(first, last), a.D, a.W, a.W_row, drives.batch(first, last), DRIVES * a.H);
+        else if (!few) times(x.batch(first, last), a.D, a.weights_x, drives.batch(first, last), DRIVES * a.H);
         forward_steps(a, thread, first, last);
     });
     for (int k = 0; k < STATES; ++k) copy_last(a.state[k], DEPTH[k], a.T, a.B, a.H, a.lengths, a.final[k]);
@@ -154,18 +163,19 @@ static void backward_steps(const Backward& a, long thread, long first, long last
 extern "C" void backward(const Backward* given) {
     Backward a = *given;
     place(a);
-    backward_groups([&](int k, Matrices m, long Q) { pack_backward(a.U, a.U_row, m, Q, a.H, a.weights[k]); });
-    if (a.d_x.at) pack_outputs(a.W, 1, a.W_row, a.D, DRIVES * a.H, a.weights_x);
+    if (!a.direct) backward_groups([&](int k, Matrices m, long Q) { pack_backward(a.U, a.U_row, m, Q, a.H, a.weights[k]); });
+    if (a.d_x.at && !a.direct) pack_outputs(a.W, 1, a.W_row, a.D, DRIVES * a.H, a.weights_x);
     const long row = GRADIENTS * a.H, size_W = DRIVES * a.H * a.D, size_U = MATRICES * a.H * a.H;
     const Block x{a.x, a.T, a.B}, d_x{a.d_x, a.T, a.B}, adjoints{{a.gradient, a.B * row, row}, a.T, a.B};
-    const bool few = a.B < a.threads;
+    const bool few = a.B < a.threads && !a.direct;
     share_batch(a.workers, a.B, [&](long thread, long first, long last) {
         backward_steps(a, thread, first, last);
         const auto adjoint = [&](long slot) {
             return Block{{a.gradient + slot * a.H, a.B * row, row}, a.T, a.B}.batch(first, last);
         };
         const auto rows = [&](real* at) { return Block{{at, a.B * a.H, a.H}, a.T, a.B}.batch(first, last); };
-        if (a.d_x.at && !few) times(adjoint(0), DRIVES * a.H, a.weights_x, d_x.batch(first, last), a.D);
+        if (a.d_x.at && a.direct) times_transposed(adjoint(0), DRIVES * a.H, a.W, a.W_row, d_x.batch(first, last), a.D);
+        else if (a.d_x.at && !few) times(adjoint(0), DRIVES * a.H, a.weights_x, d_x.batch(first, last), a.D);
         real* const part = a.parts + (thread - 1) * (size_W + size_U);
         real* const d_W = thread && a.d_W ? part : a.d_W;
         real* const d_U = thread && a.d_U ? part + size_W : a.d_U;

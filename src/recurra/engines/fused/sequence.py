@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from recurra.engines.protocol import Run, Weights
+from recurra.engines.protocol import Run
 from recurra.errors import EngineError
 
 
@@ -16,9 +16,9 @@ def with_contiguous_rows(x: Tensor) -> Tensor:
     return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
 
 
-def whole_masks(weights: Weights, H: int) -> dict[str, Tensor]:
+def whole_masks(noise: Mapping[str, Tensor], H: int) -> dict[str, Tensor]:
     """The masks of a run with a number for each unit, as kernels read them."""
-    return {name: mask.expand(*mask.shape[:2], H).contiguous() for name, mask in weights.noise.items()}
+    return {name: mask.expand(*mask.shape[:2], H).contiguous() for name, mask in noise.items()}
 
 
 def as_run(results: Sequence[Tensor], states: int, *, record: bool) -> Run:

@@ -34,13 +34,14 @@ class Stream:
         units = [value.contiguous() for value in made.plan.folded.units(weights.units).values()]
         for k, value in enumerate(units):
             arguments.parameter[k] = value.data_ptr()
-        masks = whole_masks(weights, H)
+        masks = whole_masks(weights.noise, H)
         for k, name in enumerate(graph.noises):
             arguments.noise[k] = rows(masks[name].expand(BLOCK, B, H))
-        memory = torch.empty(made.forward_memory(arguments), dtype=dtype)
-        arguments.memory = memory.data_ptr()
+        memory = torch.empty(made.kept_memory(arguments), dtype=dtype)
+        scratch = torch.empty(made.forward_scratch(arguments), dtype=dtype)
+        arguments.memory, arguments.scratch = memory.data_ptr(), scratch.data_ptr()
         made.open_stream(arguments)
-        self._alive = (arguments, memory, b, units, masks)  # the structure holds bare addresses
+        self._alive = (arguments, memory, scratch, b, units, masks)  # the structure holds bare addresses
         self._reference = ctypes.byref(arguments)
         self._run = made.stream
 
