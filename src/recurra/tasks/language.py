@@ -21,6 +21,7 @@ from recurra.data.text import (
 )
 from recurra.data.tokenizers import Tokenizer, tokenizer_from_json
 from recurra.errors import DataError, OptionError
+from recurra.models.combined import best_share, mixed
 from recurra.models.language import LanguageModel
 from recurra.models.markov import Markov
 from recurra.models.sampling import Choice, sample
@@ -31,7 +32,7 @@ from recurra.tasks.results import SHOWN, Evaluation, Examples, TextScore
 from recurra.tasks.streaming import Streaming, most_probable, tokens
 from recurra.tasks.task import M, Settings, StepModelSettings, StepTask, count_parameters
 from recurra.training.dynamic_evaluation import evaluate_dynamically
-from recurra.training.evaluation import best_share, evaluate, evaluate_window, log_probabilities, mixed
+from recurra.training.evaluation import evaluate, evaluate_window, log_probabilities
 from recurra.training.loop import Trainer, Training
 from recurra.training.truncation import read_truncation
 from recurra.training.window_fit import fit_window_model
