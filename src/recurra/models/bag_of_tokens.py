@@ -71,6 +71,8 @@ class BagOfTokens(nn.Module):
             others[label] -= 1
             left_out[k] = ((among + 1) / (sizes + V)[:, None]).log() @ often.double() + (others + 1).log()
         temperatures = [2 ** (k / 2) for k in range(-2, 17)]
-        best = min(temperatures, key=lambda t: float(cross_entropy(left_out / t, targets)) if len(targets) else math.inf)
+        best = min(
+            temperatures, key=lambda t: float(cross_entropy(left_out / t, targets)) if len(targets) else math.inf
+        )
         self.temperature.fill_(best)
         self.held_out.copy_((left_out / best).log_softmax(-1))

@@ -36,12 +36,15 @@ def gains(first: Float[Tensor, " N"], second: Float[Tensor, " N"]) -> Float[Tens
     return torch.stack([mixed(first, second, share) - first for share in SHARES])
 
 
-def choose_share(sums: Float[Tensor, " W"], squares: Float[Tensor, " W"], count: int, how: str) -> float:
+def choose_share(
+    sums: Float[Tensor, " W"], squares: Float[Tensor, " W"], count: int, how: str, sure: float = SURE
+) -> float:
     """The share with the highest gain; with `auto` 0 where that gain is within the noise.
 
-    - `sums`, `squares`: of the gains of each share over `count` independent examples (sequences, cases).
+    - `sums`, `squares`: of the gains of each share over `count` independent examples (sequences, cases). `sure`: how many
+      standard errors of its mean the gain must reach.
     """
     best = int(sums.argmax())
     mean = float(sums[best]) / count
     error = math.sqrt(max(0.0, float(squares[best]) / count - mean**2) / count)
-    return 0.0 if how == "auto" and mean <= SURE * error else SHARES[best]
+    return 0.0 if how == "auto" and mean <= sure * error else SHARES[best]

@@ -117,6 +117,8 @@ def follow_data(task: Task[Any]) -> list[Derived]:
         return []
     found = [each for each in chosen.derive(task) if each.key not in task.given]
     task.settings = override(task.settings, {each.key: each.value for each in found})
+    if any(each.key.startswith("data.") for each in found):
+        task.forget()
     return found
 
 
