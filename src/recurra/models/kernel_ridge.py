@@ -138,9 +138,7 @@ class KernelRidge(nn.Module):
         found = []
         for slot, outputs in enumerate(self._outputs(x, lengths)):
             mark = torch.empty_like(outputs)  # written as numbers at once: sums of booleans take six times as long
-            above = [
-                torch.gt(outputs, bias[:, None], out=mark).sum(-1) / count for bias in self.bias[slot].unbind(-1)
-            ]
+            above = [torch.gt(outputs, bias[:, None], out=mark).sum(-1) / count for bias in self.bias[slot].unbind(-1)]
             found += [*above, outputs.amax(-1).clamp(min=-1e6)]
         inside = _inside(x, lengths)
         x = torch.where(inside, x, 0)

@@ -226,7 +226,8 @@ class ClassificationTask(LabelTask):
                 }
         if len(self.names) == 2:
             for called, row in rows.items():
-                row["AUC"] = auc(logs[called][:, 1], targets) if called in logs else 0.5
+                if called in logs or called.startswith("always "):  # of a constant, every pair is a tie
+                    row["AUC"] = auc(logs[called][:, 1], targets) if called in logs else 0.5
         return Evaluation(name, int(counts.sum()), rows, self.units, Confusion(self.names.names, counts.tolist()))
 
     def _baseline_logs(self, model: Any, batches: LabelledSequences) -> dict[str, Tensor]:

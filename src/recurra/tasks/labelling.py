@@ -75,11 +75,29 @@ class LabelledData:
     test: float = setting(
         0.1,
         "the share that is kept for the last evaluation, where data.test_path is not given",
-        idle=given_test,
+        idle=lambda s: given_test(s) or ("every fold is a test part" if s.data.folds else None),
+    )
+    folds: int = setting(
+        0,
+        "cross-validation: the sequences are dealt to so many folds, one of which is the test part; 0: none",
+        added=True,
+    )
+    fold: int = setting(
+        1,
+        "which fold is the test part, counted from 1",
+        low=1,
+        added=True,
+        idle=lambda s: None if s.data.folds else "there are no folds without data.folds",
     )
 
     def check(self) -> None:
         check_shares(self.valid, self.test, chosen=False)
+        if self.folds and not (self.folds > 1 and self.fold <= self.folds):
+            raise OptionError(
+                f"data.folds={self.folds} and data.fold={self.fold}: there must be 2 folds, and that one."
+            )
+        if self.folds and self.test_path is not None:
+            raise OptionError(f"data.folds={self.folds}: every fold is a test part. Leave data.test_path out.")
 
 
 @dataclass(frozen=True)
@@ -135,10 +153,11 @@ def split(data: Labelled, valid: float, test: float, seed: int) -> tuple[Labelle
     return train, validation, testing
 
 
-def deal_folds(labels: Sequence[str], count: int, seed: int) -> list[int]:
-    """A fold from 0 to count - 1 for each label, at random; of every class about as many to each fold."""
+def deal_folds(labels: Sequence[Any], count: int, seed: int) -> list[int]:
+    """A fold from 0 to count - 1 for each sequence, at random; of every class about as many to each fold."""
     order = np.random.default_rng(seed % 2**64).permutation(len(labels)).tolist()
-    order.sort(key=lambda k: labels[k])
+    if isinstance(labels[0], str):
+        order.sort(key=lambda k: labels[k])
     places = {k: place for place, k in enumerate(order)}
     return [places[k] % count for k in range(len(labels))]
 
@@ -186,7 +205,15 @@ class LabelTask(StepTask[Labeller]):
         self._check_reading(found)
         given = {name: getattr(data, f"{name}_path") for name in ("valid", "test")}
         shares = {name: 0.0 if given[name] is not None else getattr(data, name) for name in given}
-        parts = dict(zip(("train", "valid", "test"), split(found, **shares, seed=self.settings.seed), strict=True))
+        learned, tested = found, None
+        if data.folds:
+            dealt = np.array(deal_folds(found.labels or (), data.folds, self.settings.seed))
+            learned, tested = (
+                found.take(np.flatnonzero(each).tolist()) for each in (dealt != data.fold - 1, dealt == data.fold - 1)
+            )
+            shares["test"] = 0.0
+        parts = dict(zip(("train", "valid", "test"), split(learned, **shares, seed=self.settings.seed), strict=True))
+        parts["test"] = parts["test"] if tested is None else tested
         parts |= {
             name: read_labelled(path, self.how(found.columns)) for name, path in given.items() if path is not None
         }
