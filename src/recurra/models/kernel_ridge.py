@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,8 +19,10 @@ PATTERNS = tuple(itertools.combinations(range(WIDTH), HIGH))
 VIEWS, DILATIONS, BIASES, SUMMARIES = 3, 8, 4, 4
 SLOTS = VIEWS * DILATIONS
 """Every view of a series (as it is, standardised by itself, its differences) is read at this many dilations."""
-EMPHASIS = 10.0
-"""A summary of a series (its level, its size) counts as much as so many features of kernels, of which there are thousands."""
+CHOICES = ((1, 1, 1), (1, 1, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1))
+"""Which views are read: what gives series that are left out the highest probability."""
+EMPHASIS = 0.05
+"""How much the summaries of a series (level, size) count together, where all kernels on a view count 1."""
 MOST_SERIES = 2000
 """The weights are found from so many series at most: time grows with the cube of their number."""
 MOST_NUMBERS = 4_000_000
@@ -150,28 +153,53 @@ class KernelRidge(nn.Module):
 
     def _solve(self, features: Float[Tensor, "N F"], targets: Int[Tensor, " N"]) -> None:
         """The weights, in float64 and by way of the products of series, of which there are fewer than features."""
-        N, F = features.shape
+        own = SUMMARIES * self.mask.shape[-1]
+        size = (len(self.mean) - own) // VIEWS
         mean, scale = features.mean(0), features.std(0, correction=0)
-        scale = torch.where(scale > 1e-7, scale, 1e7) * math.sqrt(F)  # what never changes is left out
-        scale[-SUMMARIES * self.mask.shape[-1] :] /= math.sqrt(EMPHASIS)
+        scale = torch.where(scale > 1e-7, scale, 1e7) * math.sqrt(size)  # what never changes is left out
+        scale[-own:] *= math.sqrt(own / EMPHASIS)
         X, Y = (features - mean) / scale, 2 * one_hot(targets, len(self.offset)).double() - 1
-        middle = Y.mean(0)
-        values, vectors = torch.linalg.eigh(X @ X.T)
-        values, turned = values.clamp(min=0), vectors.T @ (Y - middle)
-        best = (math.inf, 0.0, 1.0, Y)
-        for penalty in (N * 10 ** (k / 2) for k in range(-8, 3)):
-            kept = values / (values + penalty)
-            own = (vectors.square() * kept).sum(1) + 1 / N  # how much of each prediction is its own target
-            left_out = Y - (Y - middle - (vectors * kept) @ turned) / (1 - own).clamp(min=1e-10)[:, None]
-            for temperature in (2 ** (k / 2) for k in range(-4, 11)):
-                nats = float(cross_entropy(temperature * left_out, targets))
-                best = min(best, (nats, penalty, temperature, left_out), key=lambda found: found[0])
-        _, penalty, temperature, left_out = best
-        weight = X.T @ (vectors / (values + penalty) @ turned)
-        for name, value in (("mean", mean), ("scale", scale), ("weight", temperature * weight)):
+        groups = X.split([size] * VIEWS + [own], 1)
+        products = [each @ each.T for each in groups]
+        found = [
+            _leave_one_out(
+                sum(m * product for m, product in zip((*views, 1), products, strict=True)), Y, targets, views
+            )
+            for views in CHOICES
+        ]
+        best = min(found, key=lambda each: each.nats)
+        parts = [m * group.T @ best.dual for m, group in zip((*best.views, 1), groups, strict=True)]
+        for name, value in (("mean", mean), ("scale", scale), ("weight", best.temperature * torch.cat(parts))):
             getattr(self, name).copy_(value)
-        self.offset.copy_(temperature * middle)
-        self.held_out.copy_((temperature * left_out).log_softmax(-1))
+        self.offset.copy_(best.temperature * Y.mean(0))
+        self.held_out.copy_((best.temperature * best.left_out).log_softmax(-1))
+
+
+class _Fit(NamedTuple):
+    """A ridge on some views: the nats of series that are left out, and what it predicts for them."""
+
+    nats: float
+    views: tuple[int, ...]
+    temperature: float
+    dual: Tensor
+    left_out: Tensor
+
+
+def _leave_one_out(products: Any, Y: Tensor, targets: Tensor, views: tuple[int, ...]) -> _Fit:
+    """The penalty and the temperature under which series that are left out have the highest probability."""
+    N, middle = len(Y), Y.mean(0)
+    values, vectors = torch.linalg.eigh(products)
+    values, turned = values.clamp(min=0), vectors.T @ (Y - middle)
+    best = _Fit(math.inf, views, 1.0, Y, Y)
+    for penalty in (N * 10 ** (k / 2) for k in range(-8, 3)):
+        kept = values / (values + penalty)
+        own = (vectors.square() * kept).sum(1) + 1 / N  # how much of each prediction is its own target
+        left_out = Y - (Y - middle - (vectors * kept) @ turned) / (1 - own).clamp(min=1e-10)[:, None]
+        for temperature in (2 ** (k / 2) for k in range(-4, 11)):
+            nats = float(cross_entropy(temperature * left_out, targets))
+            if nats < best.nats:
+                best = _Fit(nats, views, temperature, vectors / (values + penalty) @ turned, left_out)
+    return best
 
 
 def _series(values: Tensor, lengths: Tensor, rows: Tensor) -> list[Tensor]:
