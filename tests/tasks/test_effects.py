@@ -86,6 +86,7 @@ OTHERS: dict[str, list[str]] = {
     "context": ["input"],
     "ending": ["stop"],
     "padding": ["start"],
+    "combine": ["none"],
     "shape": ["chain"],
     "condition": ["state"],
     "attention": ["dot"],

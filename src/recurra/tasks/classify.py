@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -29,8 +30,10 @@ from recurra.types import Float, Int, setting
 PADDING = ("masked", "start", "end")
 SURE = 1.0
 """By how many standard errors a combination must be better than the network alone."""
-FEW = 400
-"""Up to so many sequences no part is spared for validation: an ensemble is cross-validated."""
+FEW, ENSEMBLE = 400, 5
+"""Up to so many sequences no part is spared for validation: an ensemble of so many networks is cross-validated."""
+POOLED_TO = 50
+"""How many steps long series are pooled to, roughly."""
 
 
 @dataclass(frozen=True)
@@ -260,12 +263,23 @@ def classify() -> ClassifySettings:
 
 @classify.rule
 def classify_rule(task: ClassificationTask) -> Iterator[Derived]:
-    """with few sequences an ensemble is cross-validated; long ones are convolved and pooled first"""
-    train, valid = task.parts.train, task.parts.valid
-    count = len(train) + (len(valid) if task.settings.data.valid_path is None else 0)
-    if count <= FEW and task.settings.data.valid_path is None:
-        yield Derived("data.valid", 0.0, f"{count} sequences: each network of the ensemble leaves a fold out")
-        yield Derived("training.ensemble", 5, f"{count} sequences")
+    """up to 400 sequences, five networks are trained for 500 steps, each of which leaves a fifth of them out, and no part is
+    spared for validation; series of 75 steps and more are convolved, and pooled to about 50"""
+    data, given, parts = task.settings.data, task.given or frozenset(), task.parts
+    count = len(parts.train) + (len(parts.valid) if data.valid_path is None else 0)
+    if count <= FEW:
+        why = f"{count} sequences"
+        yield Derived("training.ensemble", ENSEMBLE, why)
+        yield Derived("training.steps", 500, why)
+        size = task.settings.training.ensemble if "training.ensemble" in given else ENSEMBLE
+        if data.valid_path is None and size > 1:
+            yield Derived("data.valid", 0.0, f"{why}: each network leaves a fold out")
+    if parts.train.kind == "numbers" and not {"model.convolution", "model.pool"} & given:
+        length = int(np.median([len(each) for each in parts.train.sequences]))
+        pool = round(length / POOLED_TO)
+        if pool > 1:
+            yield Derived("model.convolution", 2 * pool + 1, f"{length} steps")
+            yield Derived("model.pool", pool, f"{length} steps")
 
 
 @recipe(ClassificationTask)
