@@ -133,3 +133,37 @@ def test_refused() -> None:
         Classifier(Recurrent("gru", 6, 5), 3, front=Front(6, 4, 3))
     with pytest.raises(OptionError, match="noise"):
         make(noise=-1.0)
+
+
+class Fixed(torch.nn.Module):
+    """A baseline that always says the same."""
+
+    def forward(self, inputs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return torch.tensor([0.1, 0.2, 0.7]).log().expand(len(inputs), 3)
+
+
+class TestTogether:
+    @staticmethod
+    def make() -> Classifier:
+        torch.manual_seed(0)
+        one, two, three = (Recurrent("gru", 2, 4, engine="eager") for _ in range(3))
+        others = [Classifier(two, 3), Classifier(three, 3)]
+        return Classifier(one, 3, others=others, baseline=Fixed())
+
+    def test_the_mean_of_probabilities_with_a_share_of_the_baseline(self) -> None:
+        model, x = self.make().eval(), torch.randn(5, 6, 2)
+        mean = torch.stack([member(x).softmax(-1) for member in model.members]).mean(0)
+        torch.testing.assert_close(model(x).softmax(-1), mean)
+        model.share.fill_(0.25)
+        mixture = 0.75 * mean + 0.25 * torch.tensor([0.1, 0.2, 0.7])
+        torch.testing.assert_close(model(x).exp(), mixture)
+        torch.testing.assert_close(model.alone(x).exp(), mean)
+        assert model.train()(x).requires_grad  # the network learns alone
+        torch.testing.assert_close(model(x).exp(), mean)
+
+    def test_a_row_is_predicted_by_the_network_that_left_it_out(self) -> None:
+        model, x = self.make().eval(), torch.randn(4, 6, 2)
+        lengths, folds = torch.tensor([6, 3, 6, 2]), torch.tensor([2, 0, 1, 2])
+        found = model.left_out(x, lengths, folds)
+        for k, fold in enumerate(folds.tolist()):
+            torch.testing.assert_close(found[k], model.members[fold](x, lengths)[k])

@@ -12,7 +12,7 @@ import torch
 from recurra.data.labelled import Labelled
 from recurra.errors import DataError, OptionError
 from recurra.tasks.catalogue import find_recipe, make_task
-from recurra.tasks.classify import LabelTask, split
+from recurra.tasks.labelling import LabelTask, split
 from recurra.tasks.settings import from_dict, override, to_dict
 from recurra.tasks.training_run import train_run
 from recurra.training.events import Validated

@@ -99,6 +99,7 @@ OTHERS: dict[str, list[str]] = {
     "context": ["input"],
     "ending": ["stop"],
     "padding": ["start"],
+    "combine": ["none"],
     "shape": ["chain"],
     "condition": ["state"],
     "attention": ["dot"],

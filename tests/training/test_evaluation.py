@@ -14,11 +14,9 @@ from recurra.training.distributed import Ranks
 from recurra.training.evaluation import (
     Score,
     Tally,
-    best_share,
     evaluate,
     evaluate_window,
     log_probabilities,
-    mixed,
 )
 from recurra.training.objectives import weighted_nll, weighted_square
 from tests.helpers import make_language_model
@@ -158,9 +156,3 @@ class TestMixture:
         assert float(-found.mean()) == pytest.approx(evaluate(model, Chunks(text, 4, 8, shuffle=False)).nats, rel=1e-6)
         alone = model(text[None, 25:50])[0][0].log_softmax(-1).gather(1, text[26:51, None])[:, 0]
         torch.testing.assert_close(found[25:50], alone)
-
-    def test_the_share_is_the_best_one(self):
-        first, second = torch.tensor([0.9, 0.1]).log(), torch.tensor([0.1, 0.9]).log()
-        assert best_share(first, second) == pytest.approx(0.5)
-        assert best_share(first, first - 1) == 0
-        torch.testing.assert_close(mixed(first, second, 0.25).exp(), torch.tensor([0.7, 0.3]))

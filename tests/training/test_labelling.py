@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 
+from recurra import Recurrent
 from recurra.data.labelled_batches import LabelledSequences
 from recurra.models.classify import Classifier
 from recurra.models.labelling import Labeller
 from recurra.models.tag import Tagger
-from recurra.training.labelling import LabelScores, evaluate_labels, label_loss, most_frequent, predict_labels
+from recurra.training.labelling import LabelScores, evaluate_labels, label_loss, most_frequent, nearest, predict_labels
 from tests.helpers import make_labeller
 
 LENGTHS = torch.tensor([4, 1, 7, 3, 3, 6])
@@ -90,3 +91,32 @@ def test_most_frequent() -> None:
     assert found.counts.tolist() == [[0, 3], [0, 1]]
     assert found.accuracy == 0.25
     assert found.nats == pytest.approx(-(3 * math.log(0.25) + math.log(0.75)) / 4)
+
+
+def test_a_network_of_an_ensemble_learns_nothing_from_its_own_fold() -> None:
+    torch.manual_seed(0)
+    layers = [Recurrent("gru", 2, 3, engine="eager") for _ in range(2)]
+    model = Classifier(layers[0], 2, others=[Classifier(layers[1], 2)])
+    values, lengths, targets = torch.randn(6, 2), torch.tensor([3, 3]), torch.tensor([0, 1])
+
+    def gradients(folds: list[int]) -> list[torch.Tensor]:
+        batches = LabelledSequences(values, lengths, targets, 2, folds=torch.tensor(folds))
+        model.zero_grad()
+        label_loss(model, next(iter(batches.one_pass()))).backward()
+        return [one.W.grad.clone() for layer in layers for one in (layer.stack[0][0],)]
+
+    assert [bool(each.any()) for each in gradients([0, 0])] == [False, True]
+    assert not torch.equal(gradients([0, 1])[0], gradients([1, 0])[0])  # from one row each time, and not from the same
+    plain = next(iter(LabelledSequences(values, lengths, targets, 2).one_pass()))
+    losses = [cross_entropy(member(plain.inputs, lengths), plain.targets, reduction="sum") for member in model.members]
+    torch.testing.assert_close(label_loss(model, plain), sum(losses) / 2)
+
+
+def test_the_nearest_neighbour_looks_among_the_others() -> None:
+    series = [torch.sin(torch.linspace(0, turns, T))[:, None] for turns, T in ((6, 30), (6, 40), (12, 30), (12, 35))]
+    batches = LabelledSequences(
+        torch.cat(series), torch.tensor([len(each) for each in series]), torch.tensor([0, 0, 1, 1]), 4
+    )
+    assert nearest(batches, batches, same=True).tolist() == [0, 0, 1, 1]
+    batches.targets = torch.tensor([0, 1, 2, 3])
+    assert nearest(batches, batches, same=True).tolist() == [1, 0, 3, 2]

@@ -16,6 +16,7 @@ from recurra.cli.automaton import automaton
 from recurra.cli.bench import bench
 from recurra.cli.bench_c import c as bench_c
 from recurra.cli.bench_cells import cells as bench_cells
+from recurra.cli.bench_defaults import defaults
 from recurra.cli.bench_depth import depth
 from recurra.cli.bench_language import language
 from recurra.cli.bench_memory import memory
@@ -106,6 +107,7 @@ bench.command()(bench_cells)
 bench.command()(training)
 bench.command()(language)
 bench.command()(depth)
+bench.command()(defaults)
 bench.command()(bench_mimic)
 bench.command()(bench_serve)
 bench.command()(memory)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from recurra.cli.output import AsJson, open_run, print_json
+from recurra.cli.output import AsJson, open_run, print_json, print_result
 from recurra.results import visible
 
 
@@ -23,6 +23,9 @@ def train(
     monitor: Annotated[
         int | None, typer.Option(min=1, help="Every so many steps, also log how gradients go back through time.")
     ] = None,
+    folds: Annotated[
+        int | None, typer.Option(min=2, help="Cross-validation: so many runs, each tested on its own part.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a model; Ctrl-C saves and stops, --resume goes on. `torchrun -m recurra train …` for several processes."""
@@ -34,7 +37,15 @@ def train(
     if "=" in recipe:
         assignments, recipe = [recipe, *assignments], "python-source"
     how: dict[str, Any] = {"minutes": minutes, "tensorboard": tensorboard, "monitor": monitor}
+    if folds is not None and resume is None:
+        found = train_recipe(recipe, out=out, settings=assignments, progress="lines", folds=folds, **how)
+        print_result(found, as_json)
+        return
     if resume is not None:
+        if folds is not None:
+            raise OptionError(
+                "--resume goes on with one run. To go on with all folds, repeat the command with its --out."
+            )
         if assignments or out is not None or recipe != "python-source":
             raise OptionError(
                 "--resume goes on with the recipe in the run folder: give no recipe, no settings and no --out with it."

@@ -6,6 +6,7 @@ from recurra.data.forest import balanced, make_forest
 from recurra.data.formal import dyck, tomita
 from recurra.data.in_memory import write_data
 from recurra.data.labelled import read_labelled
+from recurra.data.labelled_tasks import labelled_series
 from recurra.data.machine import machine_vectors, trigger_vector
 from recurra.data.machine_log import simulate_log, write_log
 from recurra.data.pair_tasks import synthetic_dates, synthetic_sums
@@ -30,6 +31,7 @@ __all__ = [
     "copying",
     "dyck",
     "flip_flop",
+    "labelled_series",
     "lorenz",
     "machine_vectors",
     "mackey_glass",

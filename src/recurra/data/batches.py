@@ -31,6 +31,7 @@ class Batch:
     - `lengths`: how many steps of each row are true; `None` where all are. Past the end there are zeros.
     - `fresh`: state carried from the batch before must be dropped.
     - `scored`: the weight of each step in the loss; `None`: 1 at every true step.
+    - `folds`: which network of an ensemble does not learn from each row; `None`: all learn from all.
     - `all_rows`, `all_tokens`: of all ranks together; `None` where this is all there is.
     """
 
@@ -41,6 +42,7 @@ class Batch:
     scored: Float[Tensor, "B T"] | None = None
     all_rows: int | None = None
     all_tokens: int | None = None
+    folds: Int[Tensor, " B"] | None = None
 
     @property
     def tokens(self) -> int:

@@ -20,6 +20,8 @@ class LabelledSequences(Examples):
     - `values`: all sequences in one line; `lengths`: how long each is.
     - `targets`: one for each sequence, `[N]`; or, with `per_step`, one for each value. A batch has `[B]` or `[B, T]`.
 
+    - `folds`: which network of an ensemble does not learn from each sequence.
+
     What counts as a token of a batch is what has a label: a sequence, or a step. Batches of one pass come in
     another order than the examples: `rows` gives the number of each.
     """
@@ -32,12 +34,13 @@ class LabelledSequences(Examples):
         batch_size: int,
         *,
         per_step: bool = False,
+        folds: Int[Tensor, " N"] | None = None,
         **order: Unpack[Order],
     ):
         if not len(lengths):
             raise DataError("Batches of sequences were asked for, but there is no sequence. Give at least one.")
         super().__init__(lengths, batch_size, **order)
-        self.values, self.targets, self.per_step = values, targets, per_step
+        self.values, self.targets, self.per_step, self.folds = values, targets, per_step, folds
         self._starts = lengths.cumsum(0) - lengths
 
     def shuffle_steps(self, seed: int) -> None:
@@ -47,6 +50,11 @@ class LabelledSequences(Examples):
         ends = self._lengths.cumsum(0).tolist()
         for start, end in zip([0, *ends[:-1]], ends, strict=True):
             self.values[start:end] = self.values[start:end][torch.from_numpy(random.permutation(end - start))]
+
+    @property
+    def lengths(self) -> Int[Tensor, " N"]:
+        """How long each sequence is."""
+        return self._lengths
 
     @property
     def rows(self) -> Int[Tensor, " N"]:
@@ -68,6 +76,7 @@ class LabelledSequences(Examples):
             scored=None if self.per_step else torch.ones(len(share), 1),  # one label for all steps together
             all_rows=len(rows),
             all_tokens=total if self.per_step else len(rows),
+            folds=None if self.folds is None else self.folds[share],
         )
 
     @staticmethod

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +62,24 @@ def export(
         networks = describe(model)
         folder.mkdir(parents=True, exist_ok=True)
         if to == "c":
-            return _export_c(networks, folder, told, name=name, int8=int8, own_math=own_math)
-        if to == "weights":
-            return Exported(folder, to, tuple(write_weights(model, networks, folder, told)))
-        told["graphs"] = describe_graphs(networks)
-        return Exported(folder, to, tuple(write_onnx(networks, folder, told, int8=int8)))
+            made = _export_c(networks, folder, told, name=name, int8=int8, own_math=own_math)
+        elif to == "weights":
+            made = Exported(folder, to, tuple(write_weights(model, networks, folder, told)))
+        else:
+            told["graphs"] = describe_graphs(networks)
+            made = Exported(folder, to, tuple(write_onnx(networks, folder, told, int8=int8)))
+        return replace(made, notes=(*made.notes, *_left_behind(model)))
     except OSError as error:
         raise OptionError(f"export: {folder} cannot be written ({reason(error)}). Choose another place.") from error
+
+
+def _left_behind(model: Any) -> Iterator[str]:
+    """What a model predicts with besides the network that is written."""
+    others, share = len(getattr(model, "others", ())), float(getattr(model, "share", 0.0))
+    if others:
+        yield f"This is the first of {others + 1} networks; the run predicts with the mean of their probabilities."
+    if share:
+        yield f"This is the network alone; the run mixes a baseline in, with a share of {share:.2f}."
 
 
 def _export_whole(model: nn.Module, to: str, folder: Path, facts: Mapping[str, Any], int8: bool) -> Exported:

@@ -1,6 +1,7 @@
 """Models: embeddings, heads and decoders around a `Recurrent`; and what they are compared with."""
 
 from recurra.models.autoregression import Autoregression, find_season
+from recurra.models.bag_of_tokens import BagOfTokens
 from recurra.models.classify import Classifier
 from recurra.models.conditioned import ConditionedLanguageModel
 from recurra.models.decision_tree import DecisionTree, grow_tree
@@ -15,6 +16,7 @@ from recurra.models.feedforward import (
 )
 from recurra.models.forecast import Forecaster
 from recurra.models.jordan import Jordan
+from recurra.models.kernel_ridge import KernelRidge
 from recurra.models.language import LanguageModel
 from recurra.models.lengths import LengthLanguageModel
 from recurra.models.markov import Markov, best_markov
@@ -29,6 +31,7 @@ from recurra.models.window import WindowLanguageModel
 
 __all__ = [
     "Autoregression",
+    "BagOfTokens",
     "Choice",
     "Classifier",
     "ConditionedLanguageModel",
@@ -40,6 +43,7 @@ __all__ = [
     "Feedforward",
     "Forecaster",
     "Jordan",
+    "KernelRidge",
     "LanguageModel",
     "LengthLanguageModel",
     "Markov",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,9 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
+from recurra.data.transfer import send
 from recurra.errors import choose_from
+from recurra.layers.bidirectional import to_front
 from recurra.layers.front import within
 from recurra.layers.recurrent import Recurrent
+from recurra.models.combined import mixed
 from recurra.models.labelling import Labeller
 from recurra.types import Float, Int
 
@@ -35,6 +39,9 @@ class Classifier(Labeller):
     - `head`: what the vector is made of. `last`: the output after the last step (of the direction that runs backward: after
       the first). `mean`, `max`: of each unit over all steps. `attention`: a mean in which steps weigh
       softmax(v · tanh(A h_t)) (Yang et al. 2016).
+    - `others`: more classifiers, trained beside this one; together they are an ensemble, whose probabilities are means.
+    - `baseline`: another model of log P(class), which is not trained by gradients. Where it evaluates, the classifier mixes its
+      probabilities in, with the weight `share`, which is 0 at first.
     - the rest as for `Labeller`.
 
     ```python
@@ -43,15 +50,69 @@ class Classifier(Labeller):
     ```
     """
 
-    def __init__(self, recurrent: Recurrent, classes: int, *, head: str = "mean", **options: Any):
+    share: Tensor
+
+    def __init__(
+        self,
+        recurrent: Recurrent,
+        classes: int,
+        *,
+        head: str = "mean",
+        others: Sequence[Classifier] = (),
+        baseline: Any = None,
+        **options: Any,
+    ):
         super().__init__(recurrent, classes, **options)
         self.head = choose_from("head", head, HEADS)
         H = self.recurrent.output_size
         self.attention = nn.Sequential(nn.Linear(H, H), nn.Tanh(), nn.Linear(H, 1)) if head == "attention" else None
+        self.others, self.baseline = nn.ModuleList(others), baseline
+        if baseline is not None:
+            self.register_buffer("share", torch.zeros(()))
 
     def forward(
         self, inputs: Tensor, lengths: Int[Tensor, " B"] | Sequence[int] | None = None, *, padding: str = "end"
     ) -> Float[Tensor, "B C"]:
+        scores = self.alone(inputs, lengths, padding=padding)
+        if self.training or self.baseline is None or not self.share:
+            return scores
+        logs = self.ask_baseline(inputs, lengths, padding=padding).to(scores)
+        return mixed(scores.log_softmax(-1), logs, self.share.to(scores))
+
+    @property
+    def members(self) -> list[Callable[..., Tensor]]:
+        return [self.score, *(each.score for each in self.others if isinstance(each, Classifier))]
+
+    def alone(self, inputs: Tensor, lengths: Any = None, *, padding: str = "end") -> Float[Tensor, "B C"]:
+        """What the network, or the ensemble, predicts without the baseline."""
+        found = [member(inputs, lengths, padding=padding) for member in self.members]
+        if len(found) == 1:
+            return found[0]
+        return torch.stack(found).log_softmax(-1).logsumexp(0) - math.log(len(found))
+
+    def ask_baseline(self, inputs: Tensor, lengths: Any = None, *, padding: str = "end") -> Float[Tensor, "B C"]:
+        """What the baseline predicts, log P(class)."""
+        assert self.baseline is not None
+        known = send(torch.as_tensor([inputs.shape[1]] * len(inputs) if lengths is None else lengths), inputs.device)
+        first = to_front(inputs.transpose(0, 1), known).transpose(0, 1) if padding == "start" else inputs
+        logs: Tensor = self.baseline(first, known)
+        return logs
+
+    def left_out(self, inputs: Tensor, lengths: Tensor | None, folds: Tensor | None) -> Float[Tensor, "B C"]:
+        """What is predicted for each row by the one network of the ensemble that did not learn from it."""
+        assert folds is not None
+        assert lengths is not None
+        scores = inputs.new_zeros(len(inputs), self.output.out_features, dtype=self.output.weight.dtype)
+        for k, member in enumerate(self.members):
+            rows = (folds == k).nonzero()[:, 0]
+            if len(rows):
+                scores[rows] = member(inputs[rows], lengths[rows.cpu()])
+        return scores
+
+    def score(
+        self, inputs: Tensor, lengths: Int[Tensor, " B"] | Sequence[int] | None = None, *, padding: str = "end"
+    ) -> Float[Tensor, "B C"]:
+        """What this network predicts, without the others of an ensemble."""
         hidden, known = self.read(inputs, lengths, padding)
         pooled = self.pool_steps(hidden, known)
         scores: Tensor = self.output(dropout(pooled, self.dropout.p, self.training))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -71,6 +71,11 @@ class Labeller(nn.Module, ABC):
         self, inputs: Tensor, lengths: Int[Tensor, " B"] | Sequence[int] | None = None, *, padding: str = "end"
     ) -> Tensor:
         """The score of each class: of each sequence, or of each of its steps."""
+
+    @property
+    def members(self) -> list[Callable[..., Tensor]]:
+        """What is trained, each by its own loss: the model, or of an ensemble every network."""
+        return [self]
 
     def embed(self, inputs: Tensor) -> Float[Tensor, "B T D"]:
         """The vectors that are read."""

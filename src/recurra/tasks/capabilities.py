@@ -80,7 +80,7 @@ class Predicts(Protocol):
 class Compares(Protocol):
     """compares its network with baselines on validation data"""
 
-    def compare(self, model: Any) -> Comparison: ...
+    def compare(self, model: Any) -> Comparison | None: ...
 
 
 class Translates(Protocol):

@@ -16,7 +16,7 @@ from recurra.training.distributed import Ranks
 
 KINDS = (
     *("language", "lengths", "fixed_window", "conditioned", "translate"),
-    *("classify", "signal_noise", "events", "machine_log", "forecast"),
+    *("classify", "tag", "signal_noise", "events", "machine_log", "forecast"),
     *("piano_roll", "memory", "formal", "jordan", "jordan_tags", "tree", "feedforward", "regression", "reservoir"),
 )
 """The files of tasks, in the order in which their recipes are listed."""

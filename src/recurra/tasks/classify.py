@@ -1,94 +1,39 @@
-"""Labels of whole sequences (`classify`) and of each of their steps (`tag`): the settings, and how they become a task."""
+"""A label for a whole sequence (`classify`): the settings, and how they become a task."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from recurra.analysis.automata.reading import Reading
-from recurra.analysis.embeddings import Embeddings, look_at_embeddings
-from recurra.data.encoding import Channels, Names, Tokens, encoder_from_json, fit_encoder, flat_labels
-from recurra.data.labelled import How, Labelled, read_labelled
+from recurra.data.labelled import Labelled
 from recurra.data.labelled_batches import LabelledSequences
-from recurra.data.tokenizers import Words
-from recurra.errors import DataError, OptionError
-from recurra.layers.front import Front
+from recurra.errors import OptionError
 from recurra.metrics.confusion import Confusion
 from recurra.metrics.roc_auc import auc
+from recurra.models.bag_of_tokens import BagOfTokens
 from recurra.models.classify import HEADS, Classifier
-from recurra.models.decision_tree import Numbers
-from recurra.models.labelling import Labeller
-from recurra.models.tag import Tagger
-from recurra.tasks import word_vectors
-from recurra.tasks.capabilities import Probe
-from recurra.tasks.corpus import TOKENS
-from recurra.tasks.kept import SEQUENCES
-from recurra.tasks.recipe import RECIPES, recipe
-from recurra.tasks.results import SHOWN, Evaluation, Examples, Predictions
-from recurra.tasks.task import ModelSettings, Settings, StepTask, check_shares, given_test, given_valid, make_penalty
-from recurra.training.labelling import bag_of_tokens, evaluate_labels, label_loss, most_frequent, predict_labels
-from recurra.training.loop import Trainer, Training
-from recurra.training.tree_penalty import Steps
-from recurra.types import setting
+from recurra.models.combined import COMBINE, choose_share, gains, mixed
+from recurra.models.kernel_ridge import MOST_SERIES, KernelRidge
+from recurra.tasks.labelling import LabelledData, LabelModelSettings, LabelSettings, LabelTask, deal_folds
+from recurra.tasks.recipe import Derived, recipe
+from recurra.tasks.results import Comparison, Evaluation
+from recurra.training.labelling import class_logs, most_frequent, nearest, score_logs
+from recurra.training.loop import Training
+from recurra.types import Float, Int, setting
 
 PADDING = ("masked", "start", "end")
-NOISE = 0.3
-"""How much is added to numbers, which have a deviation of 1, unless the settings say it. Vectors of tokens are far smaller."""
-
-MOST_TOKENS = 100
-"""How many tokens, the most frequent, a decision tree may ask about."""
-
-
-def _chosen_by_last(settings: Any) -> str | None:
-    return "with data.valid=0 the last model is kept" if _valid_share(settings.data) == 0 else None
-
-
-def _valid_share(data: Any) -> float:
-    return 1.0 if getattr(data, "valid_path", None) is not None else float(getattr(data, "valid", 1.0))
-
-
-@dataclass(frozen=True)
-class LabelledData:
-    path: str | None = setting(
-        None, "a file of labelled sequences: .csv, .tsv, .jsonl, .ts, IDX, .npz; to tag: a token per line"
-    )
-    valid_path: str | None = setting(
-        None, "a file to validate on, where the split is given; none: a share of data.path", added=True
-    )
-    test_path: str | None = setting(None, "a file to test on, where the split is given; none: a share of data.path")
-    text: str | None = setting(None, "the column with the sequence; none: guessed")
-    label: str | None = setting(None, "the column with the label; none: guessed")
-    tokens: str = setting("char", "what a token of a text is: byte, char, word or bpe", choices=TOKENS)
-    min_count: int = setting(1, "tokens seen less often become <unk>", low=1)
-    max_symbols: int | None = setting(None, "the size of the vocabulary: keep the most frequent tokens", low=1)
-    embeddings: str | None = word_vectors.from_file()
-    freeze_embeddings: bool = word_vectors.frozen()
-    pixels: bool = setting(False, "images are read pixel by pixel; otherwise row by row")
-    permute: bool = setting(False, "permuted pixels: another order, the same for all images")
-    permute_seed: int = setting(
-        0,
-        "which order that is; the run's own seed does not change it",
-        idle=lambda s: None if s.data.permute else "no order is drawn without data.permute",
-    )
-    valid: float = setting(
-        0.1,
-        "the share of sequences that chooses the model; 0: the last model is kept",
-        idle=given_valid,
-    )
-    test: float = setting(
-        0.1,
-        "the share that is kept for the last evaluation, where data.test_path is not given",
-        idle=given_test,
-    )
-
-    def check(self) -> None:
-        check_shares(self.valid, self.test, chosen=False)
+SURE = 1.0
+"""By how many standard errors a combination must be better than the network alone."""
+FEW, ENSEMBLE = 400, 5
+"""Up to so many sequences no part is spared for validation: an ensemble of so many networks is cross-validated."""
+POOLED_TO = 50
+"""How many steps long series are pooled to, roughly."""
 
 
 @dataclass(frozen=True)
@@ -97,32 +42,17 @@ class ClassifyData(LabelledData):
 
 
 @dataclass(frozen=True)
-class LabelModelSettings(ModelSettings):
-    tied: bool = setting(
-        False, "the softmax uses the embedding's matrix", idle=lambda s: "it is for models that predict what they read"
-    )
-    bidirectional: bool = setting(True, "each layer also reads from the end")
-    convolution: int | None = setting(
-        None, "first a convolution over this many steps (odd); none: no convolution", low=1
-    )
-    noise: float | None = setting(
-        0.0,
-        f"size of the normal noise that is added to inputs in training; none: {NOISE} to numbers, 0 to tokens",
-        low=0,
-    )
-    shift: float = setting(0.0, "the same, but one for all steps of a sequence", low=0)
-
-    def check(self) -> None:
-        if self.convolution is not None and self.convolution % 2 == 0:
-            raise OptionError(f"model.convolution must be odd, as many steps before as after; got {self.convolution}.")
-
-
-@dataclass(frozen=True)
 class ClassifyModelSettings(LabelModelSettings):
     padding: str = setting(
         "masked",
         "shorter sequences of a batch: masked (padding is never read), or start or end (it is read there, as zeros)",
         choices=PADDING,
+        added=True,
+    )
+    combine: str = setting(
+        "none",
+        "what predicts: the network alone (none), mixed with the baseline, or so where validation prefers it (auto)",
+        choices=COMBINE,
         added=True,
     )
     head: str = setting("mean", "how steps become one vector: last, mean, max or attention", choices=HEADS)
@@ -135,335 +65,10 @@ class ClassifyModelSettings(LabelModelSettings):
 
 
 @dataclass(frozen=True)
-class LabelSettings(Settings):
-    whole: ClassVar[str | None] = "sequences with labels"
-    data: LabelledData = field(default_factory=LabelledData)
-
-    def idle(self) -> dict[str, str]:
-        why = _chosen_by_last(self)
-        return {"training.validate_every": why, "training.patience": why} if why else {}
-
-
-@dataclass(frozen=True)
 class ClassifySettings(LabelSettings):
+    ensembles: ClassVar[bool] = True
     data: ClassifyData = field(default_factory=ClassifyData)
     model: ClassifyModelSettings = field(default_factory=ClassifyModelSettings)
-
-
-@dataclass(frozen=True)
-class TagSettings(LabelSettings):
-    classifies_steps: ClassVar[bool] = True
-    model: LabelModelSettings = field(default_factory=LabelModelSettings)
-
-
-@dataclass(frozen=True, eq=False)
-class Parts:
-    """What the recipe's files hold, in three parts."""
-
-    train: Labelled
-    valid: Labelled
-    test: Labelled
-    known: list[str]  # every label that there is in data.path
-
-
-def split(data: Labelled, valid: float, test: float, seed: int) -> tuple[Labelled, Labelled, Labelled]:
-    """Sequences dealt at random to training, validation and test; of every class about the same share to each."""
-    dealt = np.random.default_rng(seed % 2**64).permutation(len(data)).tolist()
-    if data.labels is not None and isinstance(data.labels[0], str):
-        labels = data.labels
-        dealt.sort(key=lambda k: labels[k])
-    rest, tested = _every(dealt, test)
-    learned, chosen = _every(rest, valid / (1 - test))
-    train, validation, testing = (data.take(sorted(part)) for part in (learned, chosen, tested))
-    return train, validation, testing
-
-
-def _every(items: list[int], share: float) -> tuple[list[int], list[int]]:
-    """Those that are left, and a share of them taken at even distances."""
-    counts = np.floor(np.arange(len(items) + 1) * share + 0.5).astype(int)
-    taken = np.diff(counts) > 0
-    return [k for k, is_in in zip(items, taken, strict=True) if not is_in], [
-        k for k, is_in in zip(items, taken, strict=True) if is_in
-    ]
-
-
-class LabelTask(StepTask[Labeller]):
-    """A model that predicts labels. With the vocabulary of a run folder, data is needed only for training and evaluation."""
-
-    data_kind: ClassVar[str | None] = "labelled"
-    keeps: ClassVar[Any] = {"inputs": SEQUENCES, "labels": {str: int}, "columns": {str: str}}
-    per_step = False
-
-    @classmethod
-    def data_options(cls, settings: Any) -> dict[str, bool]:
-        return {"per_step": cls.per_step}
-
-    def how(self, columns: dict[str, str], *, labelled: bool = True, part: str = "test") -> How:
-        """How a file is read: its columns by the names that the training file had."""
-        data = self.settings.data
-        return How(
-            per_step=self.per_step,
-            labelled=labelled,
-            text=columns.get("text", data.text),
-            label=columns.get("label", data.label),
-            pixels=data.pixels,
-            permute=data.permute,
-            seed=data.permute_seed,
-            part=part,
-        )
-
-    @cached_property
-    def parts(self) -> Parts:
-        data = self.settings.data
-        if data.path is None:
-            raise OptionError(f"the recipe {self.settings.name} needs a file of labelled sequences: data.path=FILE.")
-        known = {} if self.kept is None else self.kept["columns"]
-        found = read_labelled(data.path, self.how(known, part="train"))
-        self._check_reading(found)
-        given = {name: getattr(data, f"{name}_path") for name in ("valid", "test")}
-        shares = {name: 0.0 if given[name] is not None else getattr(data, name) for name in given}
-        parts = dict(zip(("train", "valid", "test"), split(found, **shares, seed=self.settings.seed), strict=True))
-        parts |= {
-            name: read_labelled(path, self.how(found.columns)) for name, path in given.items() if path is not None
-        }
-        if not len(parts["train"]) or (shares["valid"] and not len(parts["valid"])):
-            raise DataError(
-                f"{data.path} has {len(found)} sequences, too few for data.valid={shares['valid']} and "
-                f"data.test={shares['test']}. Give more, or smaller shares."
-            )
-        return Parts(**parts, known=sorted(set(flat_labels(found))))
-
-    def _check_reading(self, found: Labelled) -> None:
-        """Refuse settings that this kind of file has no use for, unless they are the recipe's own."""
-        settings, path = self.settings, self.settings.data.path
-        idle = [] if found.columns else ["data.text", "data.label"]
-        idle += [] if found.kind == "text" else ["data.tokens"]
-        idle += (
-            [] if found.kind in ("text", "tokens") else ["data.min_count", "data.max_symbols", "model.embedding_size"]
-        )
-        usual = RECIPES[settings.name].settings
-        for group, name in (key.split(".") for key in idle):
-            value = getattr(getattr(settings, group), name)
-            if value != getattr(getattr(usual, group), name):
-                raise OptionError(
-                    f"{group}.{name}={value} would change nothing here: {path} holds {found.kind}. Leave it out."
-                )
-        if self.whiten and found.kind in ("numbers", "images") and found.sequences[0].shape[1] == 1:
-            raise OptionError(
-                f"data.whiten={self.whiten} would change nothing here: it mixes channels, and {path} is read as one. "
-                "Leave it out."
-            )
-
-    @property
-    def whiten(self) -> float:
-        """How far channels are whitened; never, if labels are of steps."""
-        return float(getattr(self.settings.data, "whiten", 0.0))
-
-    @property
-    def about_test(self) -> str:
-        return str(self.settings.data.test_path or "the test part")
-
-    @cached_property
-    def encoder(self) -> Tokens | Channels:
-        if self.kept is not None:
-            return encoder_from_json(self.kept["inputs"])
-        data = self.settings.data
-        return fit_encoder(self.parts.train, data.tokens, data.min_count, data.max_symbols, self.whiten)
-
-    @cached_property
-    def names(self) -> Names:
-        if self.kept is not None:
-            return Names(self.kept["labels"])
-        return Names.fit(self.parts.train, self.parts.known)
-
-    def word_tables(self) -> word_vectors.Tables:
-        return word_vectors.words_of(self.encoder.tokenizer) if isinstance(self.encoder, Tokens) else {}
-
-    def make_vocabulary(self) -> dict[str, Any]:
-        """How inputs are read, the labels with how often training data had each, and the columns that were read."""
-        return {"inputs": self.encoder.to_json(), "labels": self.names.counts, "columns": self.parts.train.columns}
-
-    @property
-    def about_data(self) -> str:
-        parts = self.parts
-        called = {"text": {"tokens": "tokens", "numbers": "steps"}.get(parts.train.kind, "text")}
-        columns = ", ".join(f"{called.get(what, what)} from {name!r}" for what, name in parts.train.columns.items())
-        read = f" ({columns})" if columns else ""
-        return (
-            f"{self.settings.data.path}{read}: {len(parts.train):,} sequences to train on, {len(parts.valid):,} to validate, "
-            f"{len(parts.test):,} to test; {self.encoder.about}, {len(self.names)} classes"
-        )
-
-    def make_batches(
-        self, part: Labelled, about: str, *, training: bool = False, alone: bool = False
-    ) -> LabelledSequences:
-        """Batches of a part, this rank's share of each, or with `alone` all of it; `about` is for messages."""
-        values, lengths = self.encoder.encode(part, self.settings.precision)
-        if part.labels is None:
-            targets = torch.zeros(len(values) if self.per_step else len(lengths), dtype=torch.int64)
-        else:
-            targets = self.names.encode(part, about)
-        how = self.batch_options(training=training) | ({"rank": 0, "world": 1} if alone else {})
-        return LabelledSequences(values, lengths, targets, per_step=self.per_step, **how)
-
-    def label_options(self, pool: int = 1) -> dict[str, Any]:
-        """What classifiers and taggers are made of alike: the recurrent layers, and what stands before them."""
-        model, encoder = self.settings.model, self.encoder
-        size = (model.embedding_size or model.hidden_size) if encoder.are_tokens else encoder.size
-        front = None if model.convolution is None else Front(size, model.hidden_size, model.convolution, pool)
-        noise = (0.0 if encoder.are_tokens else NOISE) if model.noise is None else model.noise
-        return {
-            "recurrent": self.make_recurrent(size if front is None else model.hidden_size),
-            "classes": len(self.names),
-            "vocabulary_size": encoder.size if encoder.are_tokens else None,
-            "front": front,
-            "noise": noise,
-            "shift": model.shift,
-            "input_dropout": model.input_dropout,
-        }
-
-    def make_trainer(self, model: Labeller) -> Trainer:
-        parts, settings = self.parts, self.settings.training
-        if len(parts.test):
-            self.names.encode(parts.test, self.about_test)  # refused now rather than after training
-        if len(parts.valid):
-            valid = self.make_batches(parts.valid, "the validation part")
-        else:  # nothing to choose by: the model of the last step is kept
-            settings = replace(settings, validate_every=settings.steps, patience=None)
-            valid = self.make_batches(parts.train, "the training part")
-        penalty = make_penalty(self, model)
-
-        def validate(evaluated: Labeller) -> float:
-            nats = evaluate_labels(evaluated, valid, self.ranks).nats
-            return nats if penalty is None else nats + penalty.of(evaluated)
-
-        train = self.make_batches(parts.train, "the training part", training=True)
-        return self.train_on(model, train, validate, whole=label_loss, penalty=penalty, training=settings)
-
-    @property
-    def held_out(self) -> tuple[Labelled, str]:
-        """What the model is evaluated on: the test part, or the validation part where there is none."""
-        part, name = (self.parts.test, "test") if len(self.parts.test) else (self.parts.valid, "validation")
-        if not len(part):
-            raise OptionError("this run has no test part and no validation part of its own. Name another file.")
-        return part, name
-
-    def _read(self, data: str, *, labelled: bool = True) -> Labelled:
-        """Another file, with the columns that were trained on."""
-        return read_labelled(data, self.how((self.vocabulary or {})["columns"], labelled=labelled))
-
-    def evaluate(self, model: Labeller, data: str | None = None, *, baselines: bool = True) -> Evaluation:
-        """Accuracy, macro F1 and nats, beside the most frequent class; of two classes the ROC AUC too."""
-        part, name = self.held_out if data is None else (self._read(data), data)
-        batches = self.make_batches(part, name)
-        found = evaluate_labels(model, batches)
-        scores = {self.called: found.scores}
-        if baselines:
-            seen = torch.tensor(list(self.names.counts.values()))
-            scores[f"always {self.names.names[int(seen.argmax())]}"] = most_frequent(seen, found.counts).scores
-        if len(self.names) == 2:  # of a constant, every pair is a tie
-            for row in scores.values():
-                row["AUC"] = 0.5
-            chances = torch.cat(predict_labels(model, batches))[:, 1]
-            scores[self.called]["AUC"] = auc(chances, self.names.encode(part, name))
-        confusion = Confusion(self.names.names, found.counts.tolist())
-        return Evaluation(name, found.total, scores, self.units, confusion)
-
-    def predict(self, model: Labeller, data: str | None = None) -> Predictions:
-        """The labels of each sequence of a file, which need have none; or of the run's own test part."""
-        part = self.held_out[0] if data is None else self._read(data, labelled=False)
-        found = predict_labels(model, self.make_batches(replace(part, labels=None), str(data)))
-        return Predictions([self.describe(probabilities) for probabilities in found])
-
-    def examples(self, model: Labeller) -> Examples:
-        whole = self.held_out[0]
-        part = whole.take(list(range(min(SHOWN, len(whole)))))
-        found = predict_labels(model, self.make_batches(replace(part, labels=None), "held out"))
-        rows = []
-        for sequence, true, chances in zip(part.sequences, part.labels or (), found, strict=True):
-            row = self.describe(chances)
-            if self.per_step:
-                rows.append((_shown(sequence), " ".join(row["tags"]), " ".join(map(str, true))))
-            else:
-                rows.append((_shown(sequence), f"{row['label']} ({row['probability']:.2f})", str(true)))
-        return Examples(("sequence", "predicted", "true"), rows, "predict RUN")
-
-    @abstractmethod
-    def describe(self, probabilities: Tensor) -> dict[str, Any]:
-        """The probabilities of one sequence as a row of predictions."""
-
-    def probe(self, model: Labeller, steps: int) -> Probe:
-        """Tokens at random, each as probable; or numbers as training data has them in size: noise of mean 0 and deviation 1."""
-        random, encoder = torch.Generator().manual_seed(0), self.encoder
-        steps *= 1 if model.front is None else model.front.pool
-        if encoder.are_tokens:
-            inputs = torch.randint(encoder.size, (8, steps), generator=random)
-        else:
-            inputs = torch.randn(8, steps, encoder.size, generator=random, dtype=self.settings.precision)
-        with torch.no_grad():
-            x = model.embed(inputs.to(model.output.weight.device))
-            if model.front is not None:
-                x = model.front(x.transpose(0, 1), torch.full((8,), steps, device=x.device))[0].transpose(0, 1)
-        return Probe(model.recurrent, x)
-
-    def _no_automaton(self) -> str | None:
-        """Why no automaton reads as the model does."""
-        model = self.settings.model
-        if not isinstance(self.encoder, Tokens) or model.bidirectional or model.convolution is not None:
-            return (
-                f"{self.settings.name}: an automaton reads tokens in one direction. Train on tokens with "
-                "model.bidirectional=false and no convolution."
-            )
-        head = getattr(model, "head", "last")
-        if head != "last":
-            return f"model.head={head} looks at all steps; an automaton at the last. Train with model.head=last."
-        return None
-
-    @property
-    def lacks(self) -> tuple[str, ...]:
-        return ("automaton",) if self._no_automaton() else ()
-
-    def reading(self, model: Labeller) -> Reading:
-        """A label after every token, of models that read tokens forward alone and predict by the last step."""
-        if reason := self._no_automaton():
-            raise OptionError(reason)
-        values, lengths = self.encoder.encode(self.parts.train, self.settings.precision)
-        T = int(lengths.median())
-        firsts = (lengths.cumsum(0) - lengths)[lengths >= T]
-
-        def draw(count: int, seed: int) -> Tensor:
-            """The beginnings of sequences that are long enough; those of seeds 3k, 3k + 1 and 3k + 2 are never the same."""
-            own = firsts[seed % 3 :: 3]
-            rows = torch.randperm(len(own), generator=torch.Generator().manual_seed(seed))[:count]
-            return values[own[rows][:, None] + torch.arange(T)]
-
-        assert model.embedding is not None
-        return Reading(
-            model.recurrent, model.embedding.weight, model.output, self.input_names(), self.names.names, draw
-        )
-
-    def input_names(self) -> list[str]:
-        if not isinstance(self.encoder, Tokens):
-            return []
-        return [self.encoder.tokenizer.decode([k]) for k in range(self.encoder.size)]
-
-    def output_names(self) -> list[str]:
-        return self.names.names
-
-    def embeddings(self, model: Labeller) -> Embeddings:
-        """The vectors of tokens, looked at."""
-        if model.embedding is None:
-            raise OptionError(f"{self.settings.name}: this model reads numbers, which have no vectors of their own.")
-        return look_at_embeddings(model.embedding.weight, self.input_names())
-
-
-def _shown(sequence: Any) -> str:
-    """The beginning of a sequence, or its size."""
-    if isinstance(sequence, str):
-        return sequence if len(sequence) <= 200 else f"{sequence[:200]} …"
-    if isinstance(sequence, list):
-        return " ".join(map(str, sequence[:60])) + (" …" if len(sequence) > 60 else "")
-    return " × ".join(str(size) for size in np.shape(sequence)) + " numbers"
 
 
 class ClassificationTask(LabelTask):
@@ -480,102 +85,201 @@ class ClassificationTask(LabelTask):
 
     def make_model(self) -> Classifier:
         model = self.settings.model
-        reads = None if model.padding == "masked" else model.padding
-        return Classifier(**self.label_options(model.pool), head=model.head, reads_padding=reads)
+        how: dict[str, Any] = {
+            "head": model.head,
+            "reads_padding": None if model.padding == "masked" else model.padding,
+        }
+        size = self.settings.training.ensemble
+        others = [Classifier(**self.label_options(model.pool), **how) for _ in range(size - 1)]
+        baseline = None if model.combine == "none" else self.make_baseline()
+        return Classifier(**self.label_options(model.pool), **how, others=others, baseline=baseline)
+
+    def make_baseline(self) -> nn.Module:
+        """The baseline that can be combined with the network, untrained."""
+        kind = BagOfTokens if self.encoder.are_tokens else KernelRidge
+        return kind(self.encoder.size, len(self.names), sum(self.names.counts.values()))
+
+    def fit_baseline(self, baseline: Any) -> None:
+        """Train it, on training data alone."""
+        values, lengths = self.encoder.encode(self.parts.train, self.settings.precision)
+        baseline.fit(values, lengths, self.names.encode(self.parts.train, "the training part"), self.settings.seed)
+
+    @property
+    def baseline_name(self) -> str:
+        return "bag of tokens" if self.encoder.are_tokens else "kernel ridge"
+
+    @property
+    def called(self) -> str:
+        size = self.settings.training.ensemble
+        return super().called if size == 1 else f"{size} × {super().called}"
+
+    @cached_property
+    def folds(self) -> Int[Tensor, " N"] | None:  # type: ignore[override]
+        """Of an ensemble without a validation part: every network leaves its own fold of the training sequences out."""
+        size, labels = self.settings.training.ensemble, self.parts.train.labels
+        if size == 1 or len(self.parts.valid):
+            return None
+        assert labels is not None
+        return torch.tensor(deal_folds(labels, size, self.settings.seed))
+
+    def held_out_logs(self, model: Classifier) -> tuple[Tensor, Tensor | None, Tensor] | None:
+        """log P(class) by the network and by its baseline, if it has one, of sequences that they did not learn from, and
+        their labels: the validation part, or of a cross-validated ensemble all training sequences. `None`: there are none."""
+        if self.folds is not None:
+            batches = self.make_batches(self.parts.train, "the training part", alone=True)
+            batches.folds = self.folds
+            network = class_logs(model, batches, lambda b: model.left_out(b.inputs, b.lengths, b.folds))
+            if model.baseline is None:
+                return network, None, batches.targets
+            rows = model.baseline.rows.cpu()
+            return network[rows], model.baseline.held_out.double().cpu(), batches.targets[rows]
+        if not len(self.parts.valid):
+            return None
+        batches = self.make_batches(self.parts.valid, "the validation part", alone=True)
+        logs = [self._logs(model, batches, model.alone)]
+        logs += [self._logs(model, batches, model.ask_baseline)] if model.baseline is not None else []
+        return logs[0], logs[1] if len(logs) > 1 else None, batches.targets
+
+    @staticmethod
+    def _logs(model: Classifier, batches: LabelledSequences, read: Any) -> Float[Tensor, "N C"]:
+        return class_logs(model, batches, lambda batch: read(batch.inputs, batch.lengths))
+
+    def own_validation(self, model: Any) -> Any:
+        """The nats of the network with its baseline; how much of that there is, is chosen first."""
+        how = self.settings.model.combine
+        if model.baseline is not None:
+            self.fit_baseline(model.baseline)
+            model.share.fill_(0.5 if how == "baseline" else 0.0)
+        if (model.baseline is None and self.folds is None) or self.held_out_logs(model) is None:
+            return None
+
+        def validate(evaluated: Classifier) -> float:
+            found = self.held_out_logs(evaluated)
+            assert found is not None
+            network, baseline, targets = found
+            if baseline is None:
+                return score_logs(network, targets).nats
+            gained = gains(*(logs.gather(1, targets[:, None])[:, 0] for logs in (network, baseline)))
+            share = choose_share(gained.sum(1), gained.square().sum(1), len(targets), how, SURE)
+            evaluated.share.fill_(share)
+            return score_logs(mixed(network, baseline, share), targets).nats
+
+        return validate
+
+    def compare(self, model: Classifier) -> Comparison | None:
+        """The network and its baselines by accuracy on what they did not learn from."""
+        found = self.held_out_logs(model)
+        if found is None:
+            return None
+        network, baseline, targets = found
+        share = float(model.share) if baseline is not None else 0.0
+        counts = score_logs(network, targets).counts
+        seen = torch.tensor(list(self.names.counts.values()))
+        others = {f"always {self.names.names[int(seen.argmax())]}": most_frequent(seen, counts).accuracy}
+        if baseline is not None:
+            others[self.baseline_name] = score_logs(baseline, targets).accuracy
+        if self._is_small and (model.baseline is None or len(model.baseline.rows) == len(self.parts.train)):
+            train = self.make_batches(self.parts.train, "the training part", alone=True)
+            same = self.folds is not None
+            held = train if same else self.make_batches(self.parts.valid, "the validation part", alone=True)
+            others["nearest neighbour"] = float((nearest(train, held, same=same) == targets).double().mean())
+        combined = None
+        if baseline is not None and share:
+            combined = score_logs(mixed(network, baseline, share), targets).accuracy
+        advice = "Try model.combine=auto, training.ensemble=5, or more training.steps."
+        accuracy = score_logs(network, targets).accuracy
+        return Comparison("accuracy", True, accuracy, others, advice, combined)
+
+    @property
+    def _is_small(self) -> bool:
+        """Whether there are series of numbers, and few enough for baselines that compare all with all."""
+        return not self.encoder.are_tokens and sum(self.names.counts.values()) <= MOST_SERIES
 
     def evaluate(
-        self, model: Labeller, data: str | None = None, *, baselines: bool = True, shuffled: bool = False
+        self, model: Any, data: str | None = None, *, baselines: bool = True, shuffled: bool = False
     ) -> Evaluation:
-        """As of labels everywhere; of tokens also beside a bag of them, which knows no order.
+        """Accuracy, macro F1 and nats; of two classes the ROC AUC too. First what the run predicts with, then the network alone
+        where that is another, then baselines: the most frequent class; of tokens a bag of them, which knows no order; of few
+        series a ridge on convolution kernels, and the nearest neighbour.
 
         - `shuffled`: also score the model on the same sequences with their steps in random order.
         """
-        found = super().evaluate(model, data, baselines=baselines)
         part, name = self.held_out if data is None else (self._read(data), data)
-        rows = dict(found.scores)
+        batches = self.make_batches(part, name)
+        targets, combines = batches.targets, model.baseline is not None and bool(model.share)
+        logs = {f"{self.called} + {self.baseline_name}": self._logs(model, batches, model)} if combines else {}
+        logs[self.called] = self._logs(model, batches, model.alone)
+        counts = score_logs(next(iter(logs.values())), targets).counts
         if shuffled:
-            batches = self.make_batches(part, name)
-            batches.shuffle_steps(self.settings.seed)
-            rows[f"{self.called}, shuffled"] = evaluate_labels(model, batches).scores
-        if baselines and self.encoder.are_tokens:
-            learned, seen = (self.make_batches(each, name) for each in (self.parts.train, part))
-            rows["bag of tokens"] = bag_of_tokens(learned, seen, self.encoder.size, len(self.names)).scores
-        return replace(found, scores=rows)
+            mixed_up = self.make_batches(part, name)
+            mixed_up.shuffle_steps(self.settings.seed)
+            logs[f"{next(iter(logs))}, shuffled"] = self._logs(model, mixed_up, model)
+        rows = {called: score_logs(each, targets).scores for called, each in logs.items()}
+        if baselines:
+            seen = torch.tensor(list(self.names.counts.values()))
+            rows[f"always {self.names.names[int(seen.argmax())]}"] = most_frequent(seen, counts).scores
+            logs |= self._baseline_logs(model, batches)
+            rows |= {called: score_logs(each, targets).scores for called, each in logs.items() if called not in rows}
+            if self._is_small:
+                train = self.make_batches(self.parts.train, name)
+                predicted = nearest(train, batches)
+                given = torch.nn.functional.one_hot(predicted, len(self.names)).double().clamp(min=1e-9).log()
+                rows["nearest neighbour"] = {
+                    key: value for key, value in score_logs(given, targets).scores.items() if key != "nats"
+                }
+        if len(self.names) == 2:
+            for called, row in rows.items():
+                if called in logs or called.startswith("always "):  # of a constant, every pair is a tie
+                    row["AUC"] = auc(logs[called][:, 1], targets) if called in logs else 0.5
+        return Evaluation(name, int(counts.sum()), rows, self.units, Confusion(self.names.names, counts.tolist()))
+
+    def _baseline_logs(self, model: Any, batches: LabelledSequences) -> dict[str, Tensor]:
+        """What the baseline of the model predicts, or one that is made for the comparison."""
+        if model.baseline is not None:
+            return {self.baseline_name: self._logs(model, batches, model.ask_baseline)}
+        if not self.encoder.are_tokens and not self._is_small:
+            return {}
+        baseline = self.make_baseline().to(self.settings.precision)
+        self.fit_baseline(baseline)
+        return {self.baseline_name: class_logs(model, batches, lambda b: baseline.cpu()(b.inputs.cpu(), b.lengths))}
 
     def describe(self, probabilities: Tensor) -> dict[str, Any]:
         best = int(probabilities[0].argmax())
         return {"label": self.names.names[best], "probability": float(probabilities[0, best])}
 
 
-class TaggingTask(LabelTask):
-    unit = "step"
-    per_step = True
-
-    @property
-    def factorisation(self) -> str:  # type: ignore[override]
-        """What a tag depends on: all inputs, or in one direction those up to its step."""
-        if self.settings.model.bidirectional or self.settings.model.convolution is not None:
-            return "Tags are independent given the whole sequence: P(y1 … yT | x) = Π P(yt | x1 … xT)."
-        return "Tags are independent given the inputs so far: P(y1 … yT | x) = Π P(yt | x1 … xt)."
-
-    def make_model(self) -> Tagger:
-        return Tagger(**self.label_options())
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """What a decision tree calls the numbers of a step."""
-        assert isinstance(self.encoder, Channels)
-        return tuple(f"channel {k}" for k in range(1, len(self.encoder.mean) + 1))
-
-    def steps(self, part: str, most: int | None = None) -> Steps:
-        """A tree reads numbers as they stood in the file, or which of the most frequent tokens a step is."""
-        data: Labelled = getattr(self.parts, part)
-        if most is not None:
-            ends = np.cumsum([len(sequence) for sequence in data.sequences])
-            data = data.take(list(range(max(1, int((ends <= most).sum())))))
-        if not len(data):
-            raise OptionError(f"this run has no {part} part: give it a share of the data.")
-        values, _ = self.encoder.encode(data, torch.float64)
-        batches = self.make_batches(data, f"the {part} part", alone=True)
-        features, x = self._readable(data, values)
-        return Steps(
-            x,
-            features,
-            tuple(self.names.names),
-            batches.targets,
-            lambda model: torch.cat(predict_labels(model, batches)),
-        )
-
-    def _readable(self, data: Labelled, values: Tensor) -> tuple[tuple[str, ...], Numbers]:
-        """The columns that a tree may ask about."""
-        encoder = self.encoder
-        if isinstance(encoder, Channels):
-            raw = np.concatenate(data.sequences).astype(np.float64)
-            missing, kept = np.isnan(raw), self.feature_names
-            raw = np.where(missing, np.array(encoder.mean), raw)
-            marks = list(encoder.indicated)
-            return (*kept, *(f"{kept[k]} missing" for k in marks)), np.column_stack([raw, missing[:, marks]])
-        counts = torch.bincount(values.long(), minlength=encoder.size)
-        often = counts.argsort(descending=True, stable=True)[:MOST_TOKENS].sort().values
-        assert isinstance(encoder.tokenizer, Words)  # steps with tags are tokens, never parts of a text
-        tokens = encoder.tokenizer.tokens
-        return tuple(repr(tokens[k]) for k in often.tolist()), (values[:, None] == often).double().numpy()
-
-    def describe(self, probabilities: Tensor) -> dict[str, Any]:
-        best = probabilities.max(-1)
-        tags = [self.names.names[k] for k in best.indices.tolist()]
-        return {"tags": tags, "probabilities": best.values.tolist()}
-
-
 @recipe(ClassificationTask)
 def classify() -> ClassifySettings:
     """any file of sequences with a label each, text or numbers: data.path=FILE"""
     return ClassifySettings(
-        model=ClassifyModelSettings(cell="gru", hidden_size=64, dropout=0.5, input_dropout=0.0, noise=None),
+        model=ClassifyModelSettings(
+            cell="gru", hidden_size=64, dropout=0.5, input_dropout=0.0, noise=None, combine="auto"
+        ),
         training=Training(
             steps=1000, batch_size=32, truncation="none", l2=0.1, average="ema:0.99", validate_every=50, save_every=500
         ),
     )
+
+
+@classify.rule
+def classify_rule(task: ClassificationTask) -> Iterator[Derived]:
+    """up to 400 sequences, five networks are trained for 500 steps, each of which leaves a fifth of them out, and no part is
+    spared for validation; series of 75 steps and more are convolved, and pooled to about 50"""
+    data, given, parts = task.settings.data, task.given or frozenset(), task.parts
+    count = len(parts.train) + (len(parts.valid) if data.valid_path is None else 0)
+    if count <= FEW:
+        why = f"{count} sequences"
+        yield Derived("training.ensemble", ENSEMBLE, why)
+        yield Derived("training.steps", 500, why)
+        size = task.settings.training.ensemble if "training.ensemble" in given else ENSEMBLE
+        if data.valid_path is None and size > 1:
+            yield Derived("data.valid", 0.0, f"{why}: each network leaves a fold out")
+    if parts.train.kind == "numbers" and not {"model.convolution", "model.pool"} & given:
+        length = int(np.median([len(each) for each in parts.train.sequences]))
+        pool = round(length / POOLED_TO)
+        if pool > 1:
+            yield Derived("model.convolution", 2 * pool + 1, f"{length} steps")
+            yield Derived("model.pool", pool, f"{length} steps")
 
 
 @recipe(ClassificationTask)
@@ -602,23 +306,5 @@ def pixels() -> ClassifySettings:
             average="ema:0.99",
             validate_every=1000,
             save_every=1000,
-        ),
-    )
-
-
-@recipe(TaggingTask)
-def tag() -> TagSettings:
-    """any file of sequences with a label for each step: data.path=FILE"""
-    return TagSettings(
-        data=LabelledData(min_count=2),
-        model=LabelModelSettings(cell="lstm", hidden_size=128, embedding_size=64, dropout=0.5, input_dropout=0.2),
-        training=Training(
-            steps=2000,
-            batch_size=32,
-            truncation="none",
-            l2=0.01,
-            average="ema:0.99",
-            validate_every=100,
-            save_every=500,
         ),
     )

@@ -12,10 +12,11 @@ from recurra.data.batches import Batch
 from recurra.data.encoding import Tokens
 from recurra.errors import DataError
 from recurra.models.jordan import Jordan
-from recurra.tasks.classify import LabelledData, LabelSettings, TaggingTask
 from recurra.tasks.jordan import JordanModel, check_feeding
+from recurra.tasks.labelling import LabelledData, LabelSettings
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import Evaluation
+from recurra.tasks.tag import TaggingTask
 from recurra.tasks.task import count_parameters
 from recurra.training.evaluation import evaluating
 from recurra.training.feeding import read_feeding

@@ -22,6 +22,7 @@ from recurra.data.text import (
 from recurra.data.tokenizers import Tokenizer, tokenizer_from_json
 from recurra.errors import DataError, OptionError
 from recurra.layers.adaptive_softmax import AdaptiveSoftmax
+from recurra.models.combined import best_share, mixed
 from recurra.models.language import SOFTMAXES, LanguageModel
 from recurra.models.markov import Markov
 from recurra.models.sampling import Choice, sample
@@ -34,7 +35,7 @@ from recurra.tasks.results import SHOWN, Evaluation, Examples, TextScore
 from recurra.tasks.streaming import Streaming, most_probable, tokens
 from recurra.tasks.task import M, Settings, StepModelSettings, StepTask, count_parameters
 from recurra.training.dynamic_evaluation import evaluate_dynamically
-from recurra.training.evaluation import best_share, evaluate, evaluate_window, log_probabilities, mixed
+from recurra.training.evaluation import evaluate, evaluate_window, log_probabilities
 from recurra.training.loop import Trainer, Training
 from recurra.training.neural_cache import choose_cache, with_cache
 from recurra.training.objectives import weighted_nll

@@ -120,6 +120,8 @@ def follow_data(task: Task[Any]) -> list[Derived]:
     found = [each for each in (chosen.derive(task) if chosen.derive else ()) if each.key not in task.given]
     found = [*(each for each in found if each.key != EMBEDDING or task.word_start is None), *_of_vectors(task)]
     task.settings = override(task.settings, {each.key: each.value for each in found})
+    if any(each.key.startswith("data.") for each in found):
+        task.forget()
     return found
 
 

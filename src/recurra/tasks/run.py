@@ -230,8 +230,9 @@ class Run:
             self._keep_scores(found)
         return found
 
-    def compare(self) -> Comparison:
-        """The network alone beside its baselines on validation data, and combined with one where the run is."""
+    def compare(self) -> Comparison | None:
+        """The network alone beside its baselines on validation data, and combined with one where the run is; `None` where
+        nothing is held out."""
         return self._can(can.Compares, "compare").compare(self._trained_model)
 
     def predict(self, data: Any = None) -> Predictions:

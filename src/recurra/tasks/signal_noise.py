@@ -14,9 +14,10 @@ from recurra.data.signal_noise import FEATURES, posterior, signal_and_noise
 from recurra.errors import OptionError
 from recurra.metrics.roc_auc import auc
 from recurra.models.labelling import Labeller
-from recurra.tasks.classify import LabelModelSettings, LabelSettings, Parts, TaggingTask
+from recurra.tasks.labelling import LabelModelSettings, LabelSettings, Parts
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import Evaluation
+from recurra.tasks.tag import TaggingTask
 from recurra.training.loop import Training
 from recurra.types import MOST, setting
 

@@ -69,6 +69,8 @@ class Settings:
     """What is learned as a whole, not step by step, so that truncation and teacher forcing have no part in it."""
     classifies_steps: ClassVar[bool] = False
     """Whether the model predicts a class at each step, so that a decision tree can mimic it."""
+    ensembles: ClassVar[bool] = False
+    """Whether several networks may be trained side by side."""
     name: str = setting("", "which recipe this is")
     model: Any = field(default_factory=ModelSettings)
     training: Training = field(default_factory=Training)
@@ -165,6 +167,13 @@ class Task(ABC, Generic[M]):
     def __init__(self, settings: Any, ranks: Ranks = Ranks(), vocabulary: dict[str, Any] | None = None):
         self.settings, self.ranks, self.kept = settings, ranks, vocabulary
         self.cells: dict[str, Cell] = {}  # those of a run folder, which are not looked for in files
+
+    def forget(self) -> None:
+        """Read the data anew when it is next needed."""
+        for kind in type(self).__mro__:
+            for name, value in vars(kind).items():
+                if isinstance(value, cached_property):
+                    self.__dict__.pop(name, None)
 
     @property
     def units(self) -> str:

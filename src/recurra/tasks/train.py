@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from torch import nn
 
@@ -19,6 +19,7 @@ from recurra.runs.disk import reason
 from recurra.runs.folder import RunFolder, list_runs, warn
 from recurra.tasks.catalogue import find_recipe, open_task
 from recurra.tasks.fit import FitSettings, FitTask
+from recurra.tasks.folds import Folds, train_folds
 from recurra.tasks.recipe import Recipe
 from recurra.tasks.run import Run
 from recurra.tasks.settings import from_dict
@@ -27,6 +28,38 @@ from recurra.tasks.training_run import train_run
 from recurra.training.distributed import join
 
 PathLike = str | os.PathLike[str]
+
+
+@overload
+def train(
+    recipe: str | Recipe | Task[Any] = ...,
+    data: Any = None,
+    *,
+    out: PathLike | None = None,
+    minutes: float | None = None,
+    monitor: int | None = None,
+    tensorboard: bool = False,
+    progress: str = "auto",
+    settings: Mapping[str, Any] | list[str] | str | None = None,
+    folds: None = None,
+    **named: Any,
+) -> Run: ...
+
+
+@overload
+def train(
+    recipe: str | Recipe | Task[Any] = ...,
+    data: Any = None,
+    *,
+    out: PathLike | None = None,
+    minutes: float | None = None,
+    monitor: int | None = None,
+    tensorboard: bool = False,
+    progress: str = "auto",
+    settings: Mapping[str, Any] | list[str] | str | None = None,
+    folds: int,
+    **named: Any,
+) -> Folds: ...
 
 
 def train(
@@ -39,8 +72,9 @@ def train(
     tensorboard: bool = False,
     progress: str = "auto",
     settings: Mapping[str, Any] | list[str] | str | None = None,
+    folds: int | None = None,
     **named: Any,
-) -> Run:
+) -> Any:
     """Train a model by a recipe (or a task that is configured), in a run folder that resumes after a kill.
 
     - `recipe`: its name (`recurra recipes` lists them). `data`: a path, a list of strings, NumPy arrays, tensors, a pandas
@@ -49,6 +83,9 @@ def train(
       machine needs more for all of them. Ctrl-C saves and stops.
     - `monitor`: every so many steps, also log how gradients go back through time. `tensorboard`: also write RUN/tensorboard.
     - `progress`: `auto` (a bar in a terminal or notebook, quiet elsewhere), `lines` or `none`.
+    - `folds`: cross-validation of a recipe that labels sequences: so many runs under one folder, each tested on a part of the
+      data that it does not learn from. It gives a `Folds`: scores with their mean and spread. Called again with the same
+      `out`, it goes on where it was stopped.
     - settings by name, dotted or bare: `cell="gru"`, `hidden_size=256`, `settings={"training.steps": 100}`.
 
     Started by `torchrun`, every process calls this and takes its share of the batch.
@@ -59,7 +96,7 @@ def train(
     """
     how: dict[str, Any] = {"minutes": minutes, "monitor": monitor, "tensorboard": tensorboard, "progress": progress}
     if isinstance(recipe, Task):
-        if data is not None or settings or named:
+        if data is not None or settings or named or folds is not None:
             raise OptionError("a task is configured already: give data and settings when you make it.")
         task = recipe
     else:
@@ -75,6 +112,13 @@ def train(
         changes = (
             settings if settings is not None and not isinstance(settings, Mapping) else {**(settings or {}), **named}
         )
+        if folds is not None:
+
+            def train_one(task: Task[Any] | None, path: Path) -> Run:
+                share = how | {"minutes": None if minutes is None else minutes / folds}
+                return resume(open_run(path), **share) if task is None else train(task, out=path, **share)
+
+            return train_folds(chosen, folds, changes, data, out, train_one)
         task = chosen.configure(changes, data)
     with join(task.settings.device) as task.ranks:
         return train_run(task, None, out=out, **how)

@@ -70,5 +70,6 @@ def train_run(
             display.say(f"{run.outcome} Run folder: {run.path}")
         if ranks.world == 1 and not run.outcome.failed and trainer.asked_to_stop is None and offers(task, Compares):
             run.outcome = replace(run.outcome, comparison=run.compare())
-            display.say(str(run.outcome.comparison))
+            if run.outcome.comparison is not None:
+                display.say(str(run.outcome.comparison))
     return run

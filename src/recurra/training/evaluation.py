@@ -138,19 +138,6 @@ def log_probabilities(model: SequenceModel, batches: Batches, places: Batches) -
     return torch.cat(values)[torch.cat(found).argsort()]
 
 
-def best_share(first: Float[Tensor, " N"], second: Float[Tensor, " N"]) -> float:
-    """How much of the second of two models makes the mixture that gives the targets the highest probability."""
-    shares = [k / 50 for k in range(50)]
-    return max(shares, key=lambda share: float(mixed(first, second, share).mean()))
-
-
-def mixed(first: Float[Tensor, " N"], second: Float[Tensor, " N"], share: float) -> Float[Tensor, " N"]:
-    """log((1 − share) P₁ + share P₂), from log P₁ and log P₂."""
-    if share == 0:
-        return first
-    return torch.logaddexp(first + math.log1p(-share), second + math.log(share))
-
-
 def _read(model: SequenceModel, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Tensor]]:
     """What the model predicts, chunk by chunk; the state is carried until a batch is fresh."""
     device = model.output.weight.device

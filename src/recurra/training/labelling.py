@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, interpolate
 
 from recurra.data.batches import Batch
 from recurra.data.labelled_batches import LabelledSequences
@@ -47,16 +48,27 @@ class LabelScores:
 
 
 def label_loss(model: Labeller, batch: Batch) -> Float[Tensor, ""]:
-    """Σ −log P(label) over the sequences of a batch, or over their true steps."""
-    logits, targets = scored(model, batch)
-    return cross_entropy(logits, targets, reduction="sum")
+    """Σ −log P(label) over the sequences of a batch, or over their true steps; of an ensemble the mean over its networks, each of
+    which leaves the rows of its own fold out."""
+    members = model.members
+    total = torch.zeros((), dtype=model.output.weight.dtype, device=model.output.weight.device)
+    for k, member in enumerate(members):
+        logits, targets = scored(model, batch, member)
+        if batch.folds is None:
+            total = total + cross_entropy(logits, targets, reduction="sum")
+        else:
+            learned = send(batch.folds != k, logits.device).to(logits) * len(members) / (len(members) - 1)
+            total = total + (cross_entropy(logits, targets, reduction="none") * learned).sum()
+    return total / len(members)
 
 
-def scored(model: Labeller, batch: Batch) -> tuple[Float[Tensor, "M C"], Int[Tensor, " M"]]:
-    """Scores and labels of what counts: each sequence, or each true step, in order."""
+def scored(
+    model: Labeller, batch: Batch, read: Callable[..., Tensor] | None = None
+) -> tuple[Float[Tensor, "M C"], Int[Tensor, " M"]]:
+    """Scores and labels of what counts: each sequence, or each true step, in order. `read`: a part of the model instead."""
     device = model.output.weight.device
     here = batch.to(device)
-    logits, targets = model(here.inputs, here.lengths).flatten(0, -2), here.targets.flatten()
+    logits, targets = (read or model)(here.inputs, here.lengths).flatten(0, -2), here.targets.flatten()
     if here.targets.ndim == 1 or here.lengths is None:
         return logits, targets
     inside = torch.arange(here.targets.shape[1]) < here.lengths[:, None]
@@ -93,6 +105,43 @@ def _scored_batches(model: Labeller, batches: LabelledSequences) -> Iterator[tup
         for batch in batches.one_pass():
             if len(batch.inputs):  # a rank may have none of the last rows
                 yield scored(model, batch)
+
+
+@torch.no_grad()
+def class_logs(model: Labeller, batches: LabelledSequences, read: Callable[[Batch], Tensor]) -> Float[Tensor, "N C"]:
+    """log P(class) of each sequence, in the order in which they were given, by a part of the model."""
+    device = model.output.weight.device
+    with evaluating(model):
+        found = [read(batch.to(device)).double().log_softmax(-1).cpu() for batch in batches.one_pass()]
+    return torch.cat(found)[batches.rows.argsort()]
+
+
+def score_logs(logs: Float[Tensor, "N C"], targets: Int[Tensor, " N"]) -> LabelScores:
+    """The scores of log P(class) of each sequence."""
+    C = logs.shape[1]
+    counts = torch.bincount(targets * C + logs.argmax(1), minlength=C * C).view(C, C)
+    return LabelScores(counts, float(cross_entropy(logs, targets)))
+
+
+def nearest(train: LabelledSequences, test: LabelledSequences, *, same: bool = False) -> Int[Tensor, " N"]:
+    """The class of the nearest training series: Euclidean, each channel standardised in each series, all stretched to one length.
+
+    - `same`: both are the same series, and each looks among the others.
+    """
+    a, b = (_stretched(each) for each in (train, test))
+    distances = torch.cdist(b, a)
+    if same:
+        distances.fill_diagonal_(math.inf)
+    return train.targets[distances.argmin(1)]
+
+
+def _stretched(batches: LabelledSequences, steps: int = 128) -> Float[Tensor, "N S"]:
+    rows = []
+    for each in batches.values.split(batches.lengths.tolist()):
+        series = each.double().T[None] if len(each) else each.new_zeros(1, each.shape[1], 1).double()
+        series = (series - series.mean(-1, keepdim=True)) / (series.std(-1, keepdim=True, correction=0) + 1e-6)
+        rows.append(interpolate(series, steps, mode="linear", align_corners=True).flatten())
+    return torch.stack(rows)
 
 
 def bag_of_tokens(train: LabelledSequences, test: LabelledSequences, vocabulary_size: int, classes: int) -> LabelScores:

@@ -112,6 +112,14 @@ class Training:
     average: str | None = setting(
         None, "evaluate averaged weights: ema:0.999 (exponential), asgd:1000 (mean from a step on)", read=read_average
     )
+    ensemble: int = setting(
+        1,
+        "networks that are trained side by side; what they predict is the mean of their probabilities",
+        low=1,
+        high=100,
+        added=True,
+        idle=lambda s: None if s.ensembles or s.training.ensemble == 1 else "it is for models that classify sequences",
+    )
     feeding: str = setting(
         "teacher",
         "what a step reads: teacher (teacher forcing), free (free running), scheduled:0.25 (scheduled sampling)",

@@ -12,8 +12,9 @@ from torch.nn.functional import normalize
 
 from recurra.data.batches import Batches
 from recurra.data.transfer import send
+from recurra.models.combined import best_share, mixed
 from recurra.models.sequence import SequenceModel
-from recurra.training.evaluation import best_share, evaluating, mixed
+from recurra.training.evaluation import evaluating
 from recurra.types import Float, Int, State
 
 SIZES = (100, 500, 2000)
