@@ -42,7 +42,7 @@ class Batch:
     scored: Float[Tensor, "B T"] | None = None
     all_rows: int | None = None
     all_tokens: int | None = None
-    folds: Int[Tensor, " B"] | None = None
+    folds: Int[Tensor, " B"] | None = field(default=None, kw_only=True)
 
     @property
     def tokens(self) -> int:
