@@ -24,6 +24,8 @@ class CaseCode:
 
     - `activities`, `values`: the names behind the numbers. `mean`, `scale`: of the features of time; `gap`: mean and scale of
       the logarithm of the time to the next event. Both are empty for a log without times.
+    - `least`, `most`: of the features of time in training cases; what lies outside is read as the nearest of them, since a
+      network knows nothing of years that it never saw. Empty: it is read as it is.
     """
 
     activities: list[str]
@@ -31,6 +33,8 @@ class CaseCode:
     mean: list[float]
     scale: list[float]
     gap: list[float]
+    least: list[float] = field(default_factory=list)
+    most: list[float] = field(default_factory=list)
 
     @classmethod
     def of(cls, cases: Sequence[Case]) -> CaseCode:
@@ -55,6 +59,8 @@ class CaseCode:
             features.mean(0).tolist(),
             (features.std(0) + 1e-6).tolist(),
             [float(every.mean()), float(every.std() + 1e-6)],
+            features.min(0).tolist(),
+            features.max(0).tolist(),
         )
 
     @property
@@ -83,7 +89,10 @@ class CaseCode:
         if self.has_times:
             if case.times is None:
                 raise DataError(f"case {quoted(case.name)} has no times, but the training log has. Name the column.")
-            times = torch.from_numpy((time_features(case.times) - self.mean) / self.scale).float()
+            features = time_features(case.times)
+            if self.least:
+                features = features.clip(self.least, self.most)
+            times = torch.from_numpy((features - self.mean) / self.scale).float()
             log = (np.log1p(np.diff(case.times)) - self.gap[0]) / self.gap[1]
             gaps = torch.from_numpy(np.append(log, 0.0)).float()
         return Coded(what, torch.cat([what[1:], torch.tensor([self.end])]), times, attributes, gaps)

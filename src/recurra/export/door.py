@@ -56,6 +56,18 @@ def export(
         raise OptionError(f"export: name and own_math are for c, and {to} was asked for. Leave them out.")
     folder, told = Path(out), dict(facts or {})
     model = copy.deepcopy(model).cpu().eval()
+    found = _export(model, to, folder, told, int8=int8, name=name, own_math=own_math)
+    if not float(getattr(model, "share", 0.0)):
+        return found
+    alone = (
+        f"The network alone is exported; the run itself predicts with {float(model.share):.0%} of a baseline mixed in."
+    )
+    return replace(found, notes=(*found.notes, alone))
+
+
+def _export(
+    model: nn.Module, to: str, folder: Path, told: dict[str, Any], *, int8: bool, name: str, own_math: bool
+) -> Exported:
     try:
         if isinstance(model, Feedforward | TreeClassifier):
             return _export_whole(model, to, folder, told, int8)

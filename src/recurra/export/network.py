@@ -203,6 +203,11 @@ def _(model: Readout) -> Network:
 
 @_describe.register
 def _(model: Forecaster) -> Network:
+    if model.baseline is not None:
+        raise OptionError(
+            f"export: this network predicts what an autoregression of order {model.baseline.order} leaves, and a step of it "
+            "has no place for the values before. Train with model.combine=none."
+        )
     x = Value("numbers", model.channels, name="x")
     known = Value("known", x.size, (x,))
     read = _concat([known, Value("missing", x.size, (x,))]) if model.gaps else known

@@ -1,6 +1,6 @@
 """Models: embeddings, heads and decoders around a `Recurrent`; and what they are compared with."""
 
-from recurra.models.autoregression import Autoregression, find_season
+from recurra.models.autoregression import Autoregression, LinearPast, find_season
 from recurra.models.bag_of_tokens import BagOfTokens
 from recurra.models.classify import Classifier
 from recurra.models.conditioned import ConditionedLanguageModel
@@ -20,6 +20,7 @@ from recurra.models.kernel_ridge import KernelRidge
 from recurra.models.language import LanguageModel
 from recurra.models.lengths import LengthLanguageModel
 from recurra.models.markov import Markov, best_markov
+from recurra.models.markov_tables import MarkovTables
 from recurra.models.readout import Readout
 from recurra.models.reservoir import EchoState
 from recurra.models.sampling import Choice, sample
@@ -46,7 +47,9 @@ __all__ = [
     "KernelRidge",
     "LanguageModel",
     "LengthLanguageModel",
+    "LinearPast",
     "Markov",
+    "MarkovTables",
     "Readout",
     "Tagger",
     "Translator",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from recurra.data.series import filled
-from recurra.types import Float
+from recurra.types import Float, Int
 
 ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Of autoregressions to choose from, besides the season."""
@@ -39,15 +39,32 @@ class Autoregression:
         self.scale = self.errors(values).square().nanmean(0).sqrt()
 
     @classmethod
-    def fit(cls, values: Float[Tensor, "T C"], order: int) -> Autoregression:
-        """By least squares on all steps whose values are known."""
+    def fit(cls, values: Float[Tensor, "T C"], order: int, *, change: int = 0) -> Autoregression:
+        """By least squares on all steps whose values are known.
+
+        - `change`: of changes from so many steps before, which is an autoregression of values too; 0: of values.
+        """
         values = values.double()
+        if change:
+            changes = values[change:] - values[:-change]
+            return cls._summed(cls.fit(changes, order), change, values)
         lags, C = range(1, order + 1), values.shape[1]
         x, y = _before(filled(values), lags), values[order:]
         known = ~y.isnan().any(-1)
         rows = torch.cat([torch.ones(len(x), 1, dtype=x.dtype), x.flatten(1)], dim=1)
         found = torch.linalg.lstsq(rows[known], y[known], driver="gelsd").solution
         return cls(lags, found[1:].view(order, C, C).transpose(1, 2), found[0], values)
+
+    @classmethod
+    def _summed(cls, of_changes: Autoregression, change: int, values: Float[Tensor, "T C"]) -> Autoregression:
+        """y_t = y_{t−s} + c + Σ B_k (y_{t−k} − y_{t−s−k}), with its lags put together."""
+        C = values.shape[1]
+        found = {change: torch.eye(C, dtype=torch.float64)}
+        for lag, matrix in zip(of_changes.lags, of_changes.matrices, strict=True):
+            for place, sign in ((lag, 1), (lag + change, -1)):
+                found[place] = found.get(place, torch.zeros(C, C, dtype=torch.float64)) + sign * matrix
+        lags = sorted(found)
+        return cls(lags, torch.stack([found[lag] for lag in lags]), of_changes.constant, values)
 
     @classmethod
     def repeat(cls, values: Float[Tensor, "T C"], lag: int = 1) -> Autoregression:
@@ -79,19 +96,113 @@ class Autoregression:
         return self.constant + torch.einsum("nkc,kdc->nd", before, self.matrices)
 
 
+class LinearPast(nn.Module):
+    """The prediction of an `Autoregression` at every step of a batch, its numbers as buffers: a baseline inside a network.
+
+    What it remembers from call to call is `past [B, K, C + 1]`: the last K values, and whether each is of the series at all.
+
+    - `lags`: which steps back count. `least`, `most`: between which values each channel was when it was fitted.
+
+    ```python
+    series = rc.data.sines(300)
+    linear = rc.models.LinearPast((1, 2, 3, 4), 1).fill(rc.models.Autoregression.fit(series, order=4), series)
+    predicted, past = linear(series[None, :50].float())                               # [1, 50, 1], [1, 4, 2]
+    ```
+    """
+
+    matrices: Tensor
+    constant: Tensor
+    least: Tensor
+    most: Tensor
+
+    def __init__(self, lags: Sequence[int], channels: int):
+        super().__init__()
+        self.lags, self.channels = tuple(lags), channels
+        self.register_buffer("matrices", torch.zeros(len(self.lags), channels, channels))
+        for name in ("constant", "least", "most"):
+            self.register_buffer(name, torch.zeros(channels))
+
+    def fill(self, fitted: Autoregression, values: Float[Tensor, "T C"]) -> LinearPast:
+        """Take over the coefficients of a model with the same lags, and the range of the values that it was fitted on."""
+        self.matrices.copy_(fitted.matrices)
+        self.constant.copy_(fitted.constant)
+        self.least.copy_(values.nan_to_num(torch.inf).amin(0))
+        self.most.copy_(values.nan_to_num(-torch.inf).amax(0))
+        return self
+
+    @property
+    def order(self) -> int:
+        return self.lags[-1]
+
+    def initial(self, batch_size: int) -> Float[Tensor, "B K D"]:
+        """Nothing is remembered."""
+        return self.constant.new_zeros(batch_size, self.order, self.channels + 1)
+
+    def forward(
+        self,
+        inputs: Float[Tensor, "B T C"],
+        past: Float[Tensor, "B K D"] | None = None,
+        lengths: Int[Tensor, " B"] | None = None,
+    ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B K D"]]:
+        """The value after each step; before `order` steps are known, the last value again."""
+        B, T, C = inputs.shape
+        past = self.initial(B) if past is None else past
+        line = filled(torch.cat([past[..., :C].to(inputs), inputs], dim=1), 1)
+        known = torch.cat([past[..., C], past.new_ones(B, T)], dim=1)
+        predicted = self.constant.to(inputs).expand(B, T, C)
+        for lag, matrix in zip(self.lags, self.matrices.to(inputs), strict=True):
+            before = line[:, self.order + 1 - lag : self.order + 1 - lag + T]
+            for c in range(C):  # one product after the other: the same bits for any batch
+                predicted = predicted + before[..., c : c + 1] * matrix[:, c]
+        predicted = torch.where(known[:, 1 : 1 + T, None] > 0, predicted, line[:, self.order :])
+        both = torch.cat([line.to(past), known[..., None]], dim=-1)
+        if lengths is None:
+            return predicted, both[:, T:]
+        rows = lengths.to(inputs.device)[:, None] + torch.arange(self.order, device=inputs.device)
+        return predicted, both.gather(1, rows[..., None].expand(-1, -1, C + 1))
+
+
 def best_autoregression(
-    learned: Float[Tensor, "T C"], following: Float[Tensor, "N C"], season: int | None, *, most: int
+    learned: Float[Tensor, "T C"],
+    following: Float[Tensor, "N C"],
+    season: int | None,
+    *,
+    most: int,
+    change: int = 0,
 ) -> Autoregression:
-    """Of several orders up to `most`, the one with the smallest squared error one step ahead in what follows."""
+    """Of several orders up to `most`, the one with the smallest squared error one step ahead in what follows.
+
+    - `change`: of changes from so many steps before, as for `Autoregression.fit`.
+    """
     C, T = learned.shape[1], len(learned)
     asked = {*ORDERS, season or 1, (season or 0) + 1}
-    orders = {order for order in asked if order <= most and (order * C + 1) * 3 <= T - order} or {1}
+    orders = {n for n in asked if n + change <= most and (n * C + 1) * 3 <= T - n - change} or {1}
     together = torch.cat([learned, following]).double()
 
     def error(model: Autoregression) -> float:
         return float(model.errors(together[T - model.order :]).square().nanmean())
 
-    return min((Autoregression.fit(learned, order) for order in sorted(orders)), key=error)
+    return min((Autoregression.fit(learned, order, change=change) for order in sorted(orders)), key=error)
+
+
+def baselines_of(
+    learned: Float[Tensor, "T C"], following: Float[Tensor, "N C"], season: int | None, *, most: int
+) -> dict[str, Autoregression]:
+    """What a forecast has to beat, by name: naive, seasonal naive, and autoregressions of values, changes and seasonal changes.
+
+    Their orders are the best one step ahead in what follows; no lag is above `most`.
+    """
+    seasonal = season is not None and season <= most
+    found = {"naive": Autoregression.repeat(learned)}
+    if seasonal:
+        found[f"seasonal naive, {season}"] = Autoregression.repeat(learned, season or 1)
+    auto = best_autoregression(learned, following, season, most=most)
+    found[f"autoregression of order {auto.order}"] = auto
+    for change, of in ((1, "changes"), (season or 0, "seasonal changes")):
+        if 1 <= change < min(most, len(learned) // 4) and (change == 1 or seasonal):
+            auto = best_autoregression(learned, following, season, most=most, change=change)
+            found[f"autoregression of {of}, order {auto.order - change}"] = auto
+    return found
 
 
 def find_season(values: Float[Tensor, "T C"]) -> int | None:

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from recurra.errors import OptionError
 from recurra.layers.dropout import VariationalDropout
 from recurra.layers.recurrent import Recurrent
+from recurra.models.combined import mixed
+from recurra.models.markov_tables import MarkovTables
 from recurra.types import Float, Int
 
 
@@ -30,6 +32,8 @@ class EventModel(nn.Module):
     - `recurrent`: the layers. What they read beyond the `times` features of time is shared evenly by the embeddings.
     - `activities`: how many there are, counting "another"; the end of a case is one more that can be predicted.
     - `values`: of each attribute, how many values there are. `predicted`: the numbers of those that are predicted too.
+    - `baseline`: counts of training cases. `log_probabilities` mixes them in by the buffer `share`; the network itself and its
+      loss know nothing of them.
 
     ```python
     model = rc.models.EventModel(rc.Recurrent("gru", 38, 32), activities=10, values=[4], times=6)
@@ -46,6 +50,7 @@ class EventModel(nn.Module):
         times: int = 0,
         *,
         predicted: Sequence[int] = (),
+        baseline: MarkovTables | None = None,
     ):
         super().__init__()
         size, rest = divmod(recurrent.input_size - times, 1 + len(values))
@@ -61,6 +66,9 @@ class EventModel(nn.Module):
         self.output = nn.Linear(recurrent.output_size, activities + 1)
         self.gap = nn.Linear(recurrent.output_size, 1)
         self.predicted = nn.ModuleList(nn.Linear(recurrent.output_size, values[k]) for k in predicted)
+        self.baseline = baseline
+        if baseline is not None:
+            self.register_buffer("share", torch.zeros(()))
 
     def embed(
         self, what: Int[Tensor, "B T"], times: Float[Tensor, "B T F"], attributes: Int[Tensor, "B T K"]
@@ -79,3 +87,12 @@ class EventModel(nn.Module):
         trace = self.recurrent(self.embed(what, times, attributes), None, lengths)
         hidden = self.dropout(trace.outputs.transpose(0, 1)).transpose(0, 1)
         return Following(self.output(hidden), self.gap(hidden)[..., 0], tuple(each(hidden) for each in self.predicted))
+
+    def log_probabilities(
+        self, logits: Float[Tensor, "B T A"], what: Int[Tensor, "B T"], *, alone: bool = False
+    ) -> Float[Tensor, "B T A"]:
+        """log P of what follows each event, in float64: of the network and its baseline together, or of the network alone."""
+        logs = logits.double().log_softmax(-1)
+        if alone or self.baseline is None or not self.share:
+            return logs
+        return mixed(logs, self.baseline(what), self.share.double())

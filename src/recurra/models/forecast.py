@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from recurra.errors import OptionError
 from recurra.layers.recurrent import Recurrent
+from recurra.models.autoregression import Autoregression, LinearPast
 from recurra.models.heads import make_head
 from recurra.models.sequence import SequenceModel
 from recurra.types import Float, Int, State
@@ -24,6 +25,8 @@ class Forecaster(SequenceModel):
     - `head`: `gaussian`, `mixture` (of so many `components`), `quantiles`, `bernoulli` or `chain`: see `recurra.models.heads`.
     - `change`: the head predicts the change from the last value.
     - `gaps`: the network is also told which values are missing.
+    - `baseline`: the head predicts what this linear function of past values leaves, instead of a change from the last value, less
+      the buffer `share` of it. The recurrent layers read that function too, all within the range that it was fitted on.
     - `skip`: the prediction is also a linear function of the values themselves, past the recurrent layers and their dropout.
 
     ```python
@@ -43,23 +46,51 @@ class Forecaster(SequenceModel):
         change: bool = False,
         gaps: bool = False,
         skip: bool = False,
+        baseline: LinearPast | None = None,
         **options: Any,
     ):
         made = make_head(head, channels, components)
-        if recurrent.input_size != channels * (1 + gaps):
+        size = channels * (1 + gaps + (baseline is not None))
+        if recurrent.input_size != size:
             raise OptionError(
                 f"the recurrent layers read {recurrent.input_size} numbers; {channels} channels"
-                f"{' and which of them are missing' if gaps else ''} are {channels * (1 + gaps)}."
+                f"{', what the baseline predicts' if baseline is not None else ''}"
+                f"{' and which of them are missing' if gaps else ''} are {size}."
             )
         super().__init__(recurrent, channels * made.numbers, **options)
         self.channels, self.head, self.change, self.gaps = channels, made, change, gaps
+        self.baseline = baseline
+        if baseline is not None:
+            self.register_buffer("share", torch.zeros(()))
+            nn.init.zeros_(self.output.weight)  # training begins with the baseline
         self.skip = nn.Linear(channels, channels * made.numbers, bias=False) if skip else None
         if self.skip is not None:
             nn.init.zeros_(self.skip.weight)
 
+    def fill(self, fitted: Autoregression, values: Float[Tensor, "T C"]) -> None:
+        """Begin with the baseline: take over what was fitted on the values, and how far off it was."""
+        assert self.baseline is not None
+        self.baseline.fill(fitted, values)
+        with torch.no_grad():
+            self.head.begin(self.output.bias, fitted.scale.to(self.output.bias))
+
+    @property
+    def remembers(self) -> dict[str, tuple[int, ...]]:
+        return {} if self.baseline is None else {"past": (self.baseline.order, self.channels + 1)}
+
+    def initial_state(self, batch_size: int) -> State:
+        layers = super().initial_state(batch_size)
+        return layers if self.baseline is None else (*layers, ((self.baseline.initial(batch_size),),))
+
     def embed(self, inputs: Float[Tensor, "B T C"]) -> Float[Tensor, "B T D"]:
+        return self._embed(inputs, None if self.baseline is None else self.baseline(inputs)[0])
+
+    def _embed(self, inputs: Float[Tensor, "B T C"], linear: Float[Tensor, "B T C"] | None) -> Float[Tensor, "B T D"]:
         missing = inputs.isnan()
         read = torch.where(missing, 0, inputs)
+        if self.baseline is not None:  # a series that grows leaves what was learned: the baseline goes on with it
+            least, most = self.baseline.least.to(read), self.baseline.most.to(read)
+            read = torch.cat([each.clamp(least, most) for each in (read, linear)], dim=-1)
         if self.gaps:
             read = torch.cat([read, missing.to(read.dtype)], dim=-1)
         deeper: Tensor = self.deep_input(read)
@@ -68,11 +99,22 @@ class Forecaster(SequenceModel):
     def forward(
         self, inputs: Float[Tensor, "B T C"], state: State | None = None, lengths: Int[Tensor, " B"] | None = None
     ) -> tuple[Float[Tensor, "B T P"], State]:
-        predicted, final = super().forward(inputs, state, lengths)
+        past = linear = None
+        if self.baseline is not None:
+            if state is not None:  # what the baseline remembers stands behind the layers
+                *layers, ((past,),) = state
+                state = tuple(layers)
+            linear, past = self.baseline(inputs, past, lengths)
+        hidden, final = self.run(self._embed(inputs, linear), state, lengths)
+        predicted = self.output(hidden)
         if self.skip is not None:
             predicted = predicted + self.skip(inputs.nan_to_num(0.0))
-        if self.change:  # in the precision of the values: a small change of a large one must not be lost
-            predicted = self.head.around(predicted.to(inputs.dtype), inputs.nan_to_num(0.0))
+        predicted = predicted.to(inputs.dtype)  # a small change of a large value must not be lost
+        if linear is not None:
+            around = linear - self.share.to(inputs.dtype) * self.head.location(predicted)
+            return self.head.around(predicted, around), (*final, ((past,),))
+        if self.change:
+            predicted = self.head.around(predicted, inputs.nan_to_num(0.0))
         return predicted, final
 
     def loss(

@@ -67,6 +67,13 @@ class Head(nn.Module, ABC):
         """The same, moved by the last value."""
         raise OptionError("a head that predicts 0 or 1 predicts no change from the last value. Use change=False.")
 
+    def location(self, predicted: Float[Tensor, "*N P"]) -> Float[Tensor, "*N C"]:
+        """Where the distribution of each channel is: its mean, or its median."""
+        return self._split(predicted)[..., 0]
+
+    def begin(self, bias: Float[Tensor, " P"], scale: Float[Tensor, " C"]) -> None:
+        """Set the numbers that are predicted before anything is learned, so that each channel has this standard deviation."""
+
     def _split(self, predicted: Tensor) -> Float[Tensor, "*N C K"]:
         parts: Tensor = predicted.unflatten(-1, (self.channels, self.numbers))
         return parts
@@ -85,6 +92,9 @@ class Gaussian(Head):
 
     def around(self, predicted: Tensor, last: Tensor) -> Tensor:
         return _moved(self._split(predicted), last, slice(0, 1))
+
+    def begin(self, bias: Tensor, scale: Tensor) -> None:
+        self._split(bias)[..., 1] = (scale - SMALLEST).clamp(min=SMALLEST).expm1().log()
 
     def _parts(self, predicted: Tensor) -> tuple[Tensor, Tensor]:
         mean, scale = self._split(predicted).unbind(-1)
@@ -126,6 +136,10 @@ class Mixture(Head):
 
     def around(self, predicted: Tensor, last: Tensor) -> Tensor:
         return _moved(self._split(predicted), last, slice(self.components, 2 * self.components))
+
+    def location(self, predicted: Tensor) -> Tensor:
+        logits, mean, _ = self._parts(predicted)
+        return (logits.softmax(-1) * mean).sum(-1)
 
     def _parts(self, predicted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         logits, mean, scale = self._split(predicted).chunk(3, dim=-1)

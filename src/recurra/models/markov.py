@@ -65,7 +65,7 @@ class Markov:
     """
 
     def __init__(self, levels: Sequence[_Level], vocabulary_size: int):
-        self._levels = levels
+        self.levels = levels
         self.order, self.vocabulary_size = len(levels) - 1, vocabulary_size
 
     @classmethod
@@ -86,10 +86,15 @@ class Markov:
         return cls(levels, vocabulary_size)
 
     @property
+    def sizes(self) -> list[tuple[int, int]]:
+        """Of runs of 1 to order + 1 tokens: how many there are, and how many contexts they have."""
+        return [(len(level.keys), len(level.rest)) for level in self.levels]
+
+    @property
     def contexts(self) -> int:
         """How many different contexts of `order` tokens the training data had."""
         base = self.vocabulary_size + 1
-        return len(np.unique(self._levels[-1].keys // base))
+        return len(np.unique(self.levels[-1].keys // base))
 
     def score(self, ids: Data) -> float:
         """Mean nats per token, each given those before it; the first of each text or sequence is not counted."""
@@ -109,10 +114,10 @@ class Markov:
         _check_tokens(given, V)
         line = [V] * self.order + given.tolist()
         p = np.full(V + 1, 1 / V)
-        for n, level in enumerate(self._levels):
+        for n, level in enumerate(self.levels):
             place = 0
             for k, token in enumerate(line[len(line) - n :]):
-                place = int(_find(self._levels[k].keys, np.array([place * (V + 1) + token]))[0])
+                place = int(_find(self.levels[k].keys, np.array([place * (V + 1) + token]))[0])
                 if place < 0:
                     return torch.from_numpy(p[:V])
             low, high = np.searchsorted(level.keys, [place * (V + 1), (place + 1) * (V + 1)])
@@ -128,7 +133,7 @@ class Markov:
             tokens, wanted = line[early : start + CHUNK], targets[early : start + CHUNK]
             p = np.full(len(tokens), 1 / V)
             context = np.zeros(len(tokens), dtype=np.int64)
-            for level in self._levels:
+            for level in self.levels:
                 place = np.where(context >= 0, _find(level.keys, context * (V + 1) + tokens), -1)
                 p = np.where(context >= 0, level.rest[context] * p, p) + np.where(place >= 0, level.share[place], 0)
                 context = _one_later(place)

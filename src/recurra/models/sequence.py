@@ -37,6 +37,15 @@ class SequenceModel(nn.Module, ABC):
         self.output = DeepLinear(recurrent.output_size, output_size, deep_output)
         nn.init.zeros_(self.output.bias)
 
+    @property
+    def remembers(self) -> dict[str, tuple[int, ...]]:
+        """What the state holds behind that of the recurrent layers: names and shapes, of one batch row."""
+        return {}
+
+    def initial_state(self, batch_size: int) -> State:
+        """The state before the first step."""
+        return self.recurrent.initial_state(batch_size)
+
     @abstractmethod
     def embed(self, inputs: Tensor) -> Float[Tensor, "B T D"]:
         """The vectors that the recurrent layers read."""
@@ -45,7 +54,13 @@ class SequenceModel(nn.Module, ABC):
         self, inputs: Tensor, state: State | None = None, lengths: Int[Tensor, " B"] | None = None
     ) -> tuple[Float[Tensor, "B T H"], State]:
         """What the last linear map reads, and the state after the last step."""
-        read = self.input_dropout(self.embed(inputs).transpose(0, 1)).transpose(0, 1)
+        return self.run(self.embed(inputs), state, lengths)
+
+    def run(
+        self, read: Float[Tensor, "B T D"], state: State | None = None, lengths: Int[Tensor, " B"] | None = None
+    ) -> tuple[Float[Tensor, "B T H"], State]:
+        """The same, from vectors that the recurrent layers read."""
+        read = self.input_dropout(read.transpose(0, 1)).transpose(0, 1)
         trace = self.recurrent(read, state, lengths)
         return self.dropout(trace.outputs.transpose(0, 1)).transpose(0, 1), trace.final
 

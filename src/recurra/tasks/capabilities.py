@@ -80,7 +80,8 @@ class Predicts(Protocol):
 class Compares(Protocol):
     """compares its network with baselines on validation data"""
 
-    def compare(self, model: Any) -> Comparison | None: ...
+    def compare(self, model: Any) -> Comparison | None:
+        """None where validation data has nothing to compare on."""
 
 
 class Translates(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -17,21 +17,26 @@ from recurra.analysis.automata.reading import Reading
 from recurra.data.cases import CaseBatch, CaseCode, Cases, Coded, in_order
 from recurra.data.events import TIME_FEATURES, TIME_NAMES, Case, EventLog, read_log
 from recurra.errors import DataError, OptionError
+from recurra.models.combined import COMBINE
 from recurra.models.events import EventModel, Following
+from recurra.models.markov import Markov, best_markov
+from recurra.models.markov_tables import MarkovTables
 from recurra.tasks.capabilities import Probe
 from recurra.tasks.event_reading import draw_from, strings_of, usual_vectors
 from recurra.tasks.recipe import RECIPES, recipe
-from recurra.tasks.results import SHOWN, Evaluation, Examples, Flag, Flags, Predictions
+from recurra.tasks.results import SHOWN, Comparison, Evaluation, Examples, Flag, Flags, Predictions
 from recurra.tasks.task import Settings, StepTask, given_test, given_valid, make_penalty
-from recurra.training.evaluation import evaluate_whole, evaluating
+from recurra.training.evaluation import evaluate_whole, evaluating, fit_share
 from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import batch_weights, weighted_nll
 from recurra.training.tree_penalty import Steps
-from recurra.types import DEEPEST, MOST, Float, setting
+from recurra.types import DEEPEST, MOST, Float, Int, setting
 
 PREFIXES = (2, 3, 4, 5)
 """Lengths of the beginnings of cases for which accuracy is given apart; the last one stands for all longer ones too."""
 END = "(end of case)"
+ORDERS = (1, 2, 3, 4, 5)
+"""Of Markov models to choose from."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,12 @@ class EventModelSettings:
         16, "size of the vectors of an activity and of an attribute's value", low=1, most=MOST
     )
     dropout: float = setting(0.5, "variational, between layers and of outputs")
+    combine: str = setting(
+        "none",
+        "what predicts the next activity: none (the network alone), baseline (mixed with counts), auto (where that is better)",
+        choices=COMBINE,
+        added=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -102,6 +113,7 @@ class EventTask(StepTask[EventModel]):
         "mean": [float],
         "scale": [float],
         "gap": [float],
+        "markov?": [int],
     }
     unit = "event"
     factorisation = "A product of conditionals: P(case) = Π P(event t | events before, their times and attributes)."
@@ -143,12 +155,22 @@ class EventTask(StepTask[EventModel]):
     def code(self) -> CaseCode:
         if self.kept is None:
             return CaseCode.of(self.parts["train"])
-        made = CaseCode(**{name: self.kept[name] for name in self.keeps})
+        made = CaseCode(**{name: self.kept[name] for name in self.keeps if not name.endswith("?")})
         if [len(made.mean), len(made.scale), len(made.gap)] not in ([0, 0, 0], [TIME_FEATURES, TIME_FEATURES, 2]):
             raise DataError(
                 f"vocabulary.json scales times by {len(made.mean)} means, which do not fit. Put back a copy of it."
             )
         return made
+
+    @cached_property
+    def markov(self) -> Markov:
+        """The best of several orders on validation cases."""
+        learned, valid = (self._sequences(self.parts[part]) for part in ("train", "valid"))
+        return best_markov(learned, valid, self.code.end + 1, ORDERS)
+
+    def _sequences(self, cases: list[Case]) -> list[Int[Tensor, " n"]]:
+        """Activities and the end of each case."""
+        return [torch.cat([each.what, each.following[-1:]]) for each in map(self.code.encode, cases)]
 
     @property
     def predicted(self) -> dict[str, int]:
@@ -157,7 +179,9 @@ class EventTask(StepTask[EventModel]):
         return {column: columns.index(column) for column in names_in(self.settings.data.predict)}
 
     def make_vocabulary(self) -> dict[str, Any]:
-        return self.code.to_json()
+        """How cases become numbers, and how many runs of activities were counted, where the model is combined with them."""
+        combines = self.settings.model.combine != "none"
+        return self.code.to_json() | ({"markov": self.markov.sizes} if combines else {})
 
     @property
     def about_data(self) -> str:
@@ -171,8 +195,10 @@ class EventTask(StepTask[EventModel]):
         values = [len(names) for names in self.code.values.values()]
         times = TIME_FEATURES if self.code.has_times else 0
         layers = self.make_recurrent(self.settings.model.embedding_size * (1 + len(values)) + times)
+        sizes = (self.vocabulary or {}).get("markov")
+        baseline = None if sizes is None else MarkovTables(sizes, self.code.end + 1)
         predicted = list(self.predicted.values())
-        return EventModel(layers, len(self.code.activities), values, times, predicted=predicted)
+        return EventModel(layers, len(self.code.activities), values, times, predicted=predicted, baseline=baseline)
 
     def make_trainer(self, model: EventModel) -> Trainer:
         settings = self.settings
@@ -197,20 +223,44 @@ class EventTask(StepTask[EventModel]):
         valid = self.make_batches(self.parts["valid"], training=False)
         penalty = make_penalty(self, model)
 
+        if model.baseline is not None:
+            model.baseline.fill(self.markov)
+        counted: list[Tensor] = []  # log P of the targets by the baseline, which stays the same
+
+        def compared(evaluated: EventModel) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+            assert evaluated.baseline is not None
+            for k, batch in enumerate(valid.one_pass()):
+                here, logs = batch.targets[..., None], run_batch(evaluated, batch).logits.double().log_softmax(-1)
+                if k == len(counted):
+                    followers = evaluated.baseline(batch.inputs.to(logs.device)).cpu()
+                    counted.append(followers.gather(-1, here)[..., 0])
+                yield logs.cpu().gather(-1, here)[..., 0], counted[k], inside(batch).double()
+
         def validate(evaluated: EventModel) -> float:
-            nats = evaluate_whole(evaluated, valid, lambda batch: run_batch(evaluated, batch).logits, self.ranks).mean
+            if evaluated.baseline is None:
+                predict = partial(_logits, evaluated)
+                nats = evaluate_whole(evaluated, valid, predict, self.ranks).mean
+            else:
+                with evaluating(evaluated):
+                    share, nats = fit_share(compared(evaluated), settings.model.combine, self.ranks)
+                evaluated.share.fill_(share)
             return nats if penalty is None else nats + penalty.of(evaluated)
 
         train = self.make_batches(self.parts["train"], training=True)
         return self.train_on(model, train, validate, whole=loss, penalty=penalty)
 
-    def following(self, model: EventModel, cases: list[Case]) -> Iterator[tuple[Case, Following]]:
-        """Of each case: log-probabilities of what follows each event, with which attributes, and the scaled gap until then."""
+    def following(
+        self, model: EventModel, cases: list[Case], *, alone: bool = False
+    ) -> Iterator[tuple[Case, Following]]:
+        """Of each case: log-probabilities of what follows each event, with which attributes, and the scaled gap until then; of
+        what the run predicts with, or of the network alone."""
         rest = iter(cases)
         for batch in in_order([self.code.encode(case) for case in cases]):
             with evaluating(model):
                 predicted = run_batch(model, batch)
-            logs, *further = (each.double().log_softmax(-1).cpu() for each in (predicted.logits, *predicted.attributes))
+                what = batch.inputs.to(predicted.logits.device)
+                logs = model.log_probabilities(predicted.logits, what, alone=alone).cpu()
+            further = [each.double().log_softmax(-1).cpu() for each in predicted.attributes]
             gaps = predicted.gaps.cpu()
             for k, case in enumerate(islice(rest, len(gaps))):
                 n = len(case.activities)
@@ -224,31 +274,69 @@ class EventTask(StepTask[EventModel]):
     def evaluate(self, model: EventModel, data: str | None = None, *, baselines: bool = True) -> Evaluation:
         """Accuracy of the next event by the length of the prefix, nats, and the error of its time, beside counting."""
         cases, name = self._cases(data)
+        count = sum(len(case.activities) - 1 for case in cases)
+        if not count:
+            raise DataError(f"no case of {name} has two events: there is nothing to evaluate.")
+        scores = {self.called: self._score(model, cases, alone=True)}
+        if model.baseline is not None and model.share:
+            both = f"{self.called} and {float(model.share):.0%} markov order {model.baseline.order}"
+            scores = {both: self._score(model, cases)} | scores
+        if baselines:
+            scores |= self._baselines(cases)
+        return Evaluation(name, count, scores, self.units)
+
+    def _score(self, model: EventModel, cases: list[Case], *, alone: bool = False) -> dict[str, float]:
+        """Beginnings of at least two events count."""
         right: list[tuple[int, bool]] = []
         nats: list[float] = []
         hours: list[float] = []
         guessed: dict[str, list[float]] = defaultdict(list)
-        for case, (logs, gaps, further) in self.following(model, cases):
+        for case, (logs, gaps, further) in self.following(model, cases, alone=alone):
             coded = self.code.encode(case)
             true, best = coded.following, logs.argmax(-1)
             for (column, k), each in zip(self.predicted.items(), further, strict=True):
                 guessed[column] += (each.argmax(-1)[1:-1] == coded.attributes[2:, k]).double().tolist()
-            for t in range(1, len(true)):  # beginnings of at least two events
+            for t in range(1, len(true)):
                 right.append((t + 1, bool(best[t] == true[t])))
                 nats.append(-float(logs[t, true[t]]))
             if self.code.has_times and case.times is not None and len(true) > 2:
                 waited = torch.from_numpy(np.diff(case.times))[1:]
                 hours += ((self.code.seconds(gaps)[1:-1] - waited).abs() / 3600).tolist()
-        if not right:
-            raise DataError(f"no case of {name} has two events: there is nothing to evaluate.")
-        scores = {self.called: _row(right) | {"nats": float(np.mean(nats))}}
+        row = _row(right) | {"nats": float(np.mean(nats))}
         if hours:
-            scores[self.called]["hours off"] = float(np.mean(hours))
-        scores[self.called] |= {f"next {column}": float(np.mean(hits)) for column, hits in guessed.items() if hits}
-        if baselines:
-            for called, order in (("bigram", 1), ("most frequent", 0)):
-                scores[called] = _row(_counted(self.parts["train"], cases, order))
-        return Evaluation(name, len(right), scores, self.units)
+            row["hours off"] = float(np.mean(hours))
+        return row | {f"next {column}": float(np.mean(hits)) for column, hits in guessed.items() if hits}
+
+    def _baselines(self, cases: list[Case]) -> dict[str, dict[str, float]]:
+        """Counting: the best Markov model, the last activity's most frequent follower, and the most frequent activity."""
+        tables = MarkovTables(self.markov.sizes, self.code.end + 1).double().fill(self.markov)
+        right, nats = [], []
+        for case in map(self.code.encode, cases):
+            logs = tables(case.what[None])[0]
+            for t in range(1, len(case.what)):
+                right.append((t + 1, bool(logs[t].argmax() == case.following[t])))
+                nats.append(-float(logs[t, case.following[t]]))
+        found = {f"markov order {tables.order}": _row(right) | {"nats": float(np.mean(nats))}}
+        for called, order in (("bigram", 1), ("most frequent", 0)):
+            found[called] = _row(_counted(self.parts["train"], cases, order))
+        return found
+
+    def compare(self, model: EventModel) -> Comparison | None:
+        """Accuracy after beginnings of at least two events; none where validation cases have one event each."""
+        valid = self.parts["valid"]
+        if not any(len(case.activities) > 1 for case in valid):
+            return None
+        found = {name: row["accuracy"] for name, row in self._baselines(valid).items()}
+        alone = self._score(model, valid, alone=True)["accuracy"]
+        both = model.baseline is not None and bool(model.share)
+        return Comparison(
+            "accuracy",
+            True,
+            alone,
+            found,
+            "Try model.combine=auto, another training.learning_rate, or data.attributes=COLUMN.",
+            self._score(model, valid)["accuracy"] if both else None,
+        )
 
     def output_names(self) -> list[str]:
         return [*self._activities(), END]
@@ -427,6 +515,10 @@ def run_batch(model: EventModel, batch: CaseBatch) -> Following:
     return predicted
 
 
+def _logits(model: EventModel, batch: CaseBatch) -> Tensor:
+    return run_batch(model, batch).logits
+
+
 def inside(batch: CaseBatch) -> Tensor:
     """Which steps of a batch are true."""
     assert batch.lengths is not None
@@ -464,6 +556,7 @@ def _counted(train: list[Case], cases: list[Case], order: int) -> list[tuple[int
 def events() -> EventSettings:
     """an event log (CSV, XES): the next event of a case and the time to it, and events that should not be there"""
     return EventSettings(
+        model=EventModelSettings(combine="auto"),
         training=Training(
             steps=800,
             batch_size=64,
@@ -473,5 +566,5 @@ def events() -> EventSettings:
             average="ema:0.99",
             validate_every=100,
             save_every=250,
-        )
+        ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -13,12 +14,13 @@ from recurra.data.series import Scaling, Series, read_timed_series
 from recurra.data.series_tasks import TO_FORECAST
 from recurra.data.windows import Windows
 from recurra.errors import DataError, OptionError
-from recurra.models.autoregression import Autoregression, best_autoregression, find_season
+from recurra.models.autoregression import Autoregression, LinearPast, baselines_of, find_season
+from recurra.models.combined import COMBINE
 from recurra.models.forecast import Forecaster
 from recurra.models.heads import HEADS
 from recurra.tasks.capabilities import Probe
 from recurra.tasks.recipe import recipe
-from recurra.tasks.results import Evaluation, Examples, Forecast, forecast_examples
+from recurra.tasks.results import Comparison, Evaluation, Examples, Forecast, forecast_examples
 from recurra.tasks.streaming import Answer, Streaming, marginals, read_steps
 from recurra.tasks.task import (
     Settings,
@@ -37,6 +39,10 @@ BINARY = ("bernoulli", "chain")
 """Heads that predict 0 or 1."""
 LEAST = 10
 """Steps to learn from; fewer mean nothing."""
+ORIGINS = 24
+"""Places of the validation part from which baselines and shares are chosen."""
+LEFT_OUT = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Shares of the network's own part to choose from."""
 
 
 def _of_tokens(settings: Any) -> str:
@@ -82,6 +88,14 @@ class ForecastModelSettings(StepModelSettings):
     )
     change: bool = setting(True, "the prediction is a change from the last value; false: a value")
     skip: bool = setting(False, "it is also a linear function of the values read, past the recurrent layers")
+    combine: str = setting(
+        "none",
+        "what the network predicts: none (the whole), baseline (what the best linear baseline leaves), auto (that, where "
+        "model.change=true)",
+        choices=COMBINE,
+        added=True,
+        idle=lambda s: f"model.head={s.model.head} predicts 0 or 1" if s.model.head in BINARY else None,
+    )
 
     def check(self) -> None:
         if self.change and self.head in BINARY:
@@ -136,14 +150,21 @@ class ForecastTask(StepTask[Forecaster]):
     )
     evaluated_together = 64
 
-    def model_for(self, channels: int, *, gaps: bool = False) -> Forecaster:
+    def model_for(self, channels: int, *, gaps: bool = False, lags: Sequence[int] | None = None) -> Forecaster:
         model = self.settings.model
         options = {name: getattr(model, name) for name in ("head", "components", "change", "skip")}
-        layers = self.make_recurrent(channels * (1 + gaps))
-        return Forecaster(layers, channels, gaps=gaps, **options, **self.step_options())
+        baseline = None if lags is None else LinearPast(lags, channels)
+        layers = self.make_recurrent(channels * (1 + gaps + (lags is not None)))
+        return Forecaster(layers, channels, gaps=gaps, baseline=baseline, **options, **self.step_options())
 
-    def train_on_windows(self, model: Forecaster, train: Windows, valid: Windows) -> Trainer:
+    def train_on_windows(
+        self, model: Forecaster, train: Windows, valid: Windows, fit: Callable[[Forecaster], None] | None = None
+    ) -> Trainer:
+        """- `fit`: before a model is validated, choose by validation data what no gradient does."""
+
         def validate(evaluated: Forecaster) -> float:
+            if fit is not None:
+                fit(evaluated)
             return evaluate(evaluated, valid, evaluated.loss, self.ranks).mean
 
         return self.train_on(model, train, validate, loss=model.loss)
@@ -182,6 +203,12 @@ class Scaled:
 
     def run_free(self, known: Float[Tensor, "B T C"], noise: Float[Tensor, "S K C"]) -> Float[Tensor, "B S K C"]:
         return self.scaling.restore(self.model.run_free(self.scaling.shrink(known), noise), known)
+
+
+def _error(rolling: Rolling, model: Any) -> float:
+    """The absolute error over all origins, steps and channels; infinite where it is not a number."""
+    found = (rolling.forecast(model)[:, 0] - rolling.true).abs().nanmean()
+    return float(found.nan_to_num(torch.inf, torch.inf))
 
 
 class SeriesTask(ForecastTask):
@@ -263,8 +290,41 @@ class SeriesTask(ForecastTask):
             "deviation": [float(column[~column.isnan()].std()) for column in series.values.T],
             "gaps": bool(series.values.isnan().any()),
             "window": min(self.settings.data.window, len(series.values) - scaling.lag - 1),
-            "season": self.settings.backtest.season or find_season(series.values),
-        }
+            "season": self.season,
+        } | ({} if self.linear is None else {"linear": self.linear[0], "lags": list(self.linear[1].lags)})
+
+    @cached_property
+    def linear(self) -> tuple[str, Autoregression] | None:
+        """The baseline that the network goes on from, in its own units: the one with the smallest error over the horizon in the
+        validation part; where model.combine asks for one."""
+        model = self.settings.model
+        if self.binary or model.combine == "none" or (model.combine == "auto" and not model.change):
+            return None
+        learned, rolling = self._scaled, self._rolling
+        following = rolling.values[len(learned) :]
+        most = min(self.settings.data.window, len(learned) - 1) // 2
+        known = baselines_of(learned, following, self.season, most=max(1, most))
+        return min(known.items(), key=lambda each: _error(rolling, each[1]))
+
+    @property
+    def _scaled(self) -> Float[Tensor, "T C"]:
+        """The training part as the network reads it."""
+        return self.scaling.shrink(self.parts.learned.values)
+
+    @cached_property
+    def _rolling(self) -> Rolling:
+        """Origins of the validation part, as the network reads it, from each of which one trajectory is drawn: the median."""
+        parts, data, settings = self.parts, self.settings.data, self.settings.backtest
+        values = self.scaling.shrink(parts.series.values[: parts.test])
+        begin = parts.valid - self.scaling.lag
+        horizon, window = min(settings.horizon, len(values) - begin), min(data.window, begin)
+        rolling = roll(values, begin, horizon=horizon, window=window, origins=ORIGINS, samples=1, seed=0)
+        return replace(rolling, noise=torch.full_like(rolling.noise, 0.5))
+
+    @cached_property
+    def season(self) -> int | None:
+        """Of the training part, if there is one."""
+        return self.settings.backtest.season or find_season(self.parts.learned.values)
 
     @property
     def about_data(self) -> str:
@@ -277,14 +337,26 @@ class SeriesTask(ForecastTask):
         return f"{self.about}: {names}{times}, {parts.valid:,} of {T:,} steps to learn from{gaps}{season}"
 
     def make_model(self) -> Forecaster:
-        return self.model_for(len(self.known["columns"]), gaps=self.known["gaps"])
+        return self.model_for(len(self.known["columns"]), gaps=self.known["gaps"], lags=self.known.get("lags"))
 
     def make_trainer(self, model: Forecaster) -> Trainer:
         parts, window = self.parts, self.known["window"]
         learned = self.scaling.shrink(parts.learned.values).to(self.settings.precision)
         starts = torch.arange(len(learned) - window)
         train = Windows(learned, starts, torch.full_like(starts, window), **self.batch_options(training=True))
-        return self.train_on_windows(model, train, self._held_out(parts.series.values[: parts.test], parts.valid))
+        valid = self._held_out(parts.series.values[: parts.test], parts.valid)
+        if self.linear is None:
+            return self.train_on_windows(model, train, valid)
+        model.fill(self.linear[1], self._scaled)
+        return self.train_on_windows(model, train, valid, self._fit_share)
+
+    def _fit_share(self, model: Forecaster) -> None:
+        """How much of the network's own part is left out: as much as makes the smallest error over the horizon in validation."""
+        errors = {}
+        for share in LEFT_OUT:
+            model.share.fill_(share)
+            errors[share] = _error(self._rolling, model)
+        model.share.fill_(min(errors, key=errors.__getitem__))
 
     def _held_out(self, values: Float[Tensor, "T C"], begin: int) -> Windows:
         """Every step from `begin` on counts once, after at least half a window of steps that are only read."""
@@ -306,7 +378,8 @@ class SeriesTask(ForecastTask):
             series = parts.series if has_test else replace(parts.series, values=parts.series.values[: parts.test])
             begin, name = (parts.test, "test") if has_test else (parts.valid, "validation")
         rolling = self._roll(series.values, begin)
-        rivals: dict[str, Any] = {self.called: Scaled(model, self.scaling)}
+        called = self.called if model.baseline is None else f"{self.called} on {kept['linear']}"
+        rivals: dict[str, Any] = {called: Scaled(model, self.scaling)}
         if baselines:
             assert parts is not None
             rivals |= self._baselines(parts)
@@ -316,11 +389,28 @@ class SeriesTask(ForecastTask):
         level = self.settings.backtest.interval
         scores = {called: score_paths(paths / size, rolling.true / size, level) for called, paths in found.items()}
         if model.head.unit == "nats":
-            scores[self.called]["nats"] = evaluate(model, self._held_out(series.values, begin), model.loss).mean
+            scores[called]["nats"] = evaluate(model, self._held_out(series.values, begin), model.loss).mean
         unit = "" if plain else ", in standard deviations"
         about = f"{name}, {len(rolling.origins)} origins, {rolling.horizon} steps ahead{unit}"
-        seen = self._look_back(series, rolling, found[self.called])
+        seen = self._look_back(series, rolling, found[called])
         return Evaluation(about, rolling.true.numel(), scores, self.units, forecast=seen)
+
+    def compare(self, model: Forecaster) -> Comparison | None:
+        """Absolute error of the median over the horizon; none where the validation part is shorter than that."""
+        parts, settings = self.parts, self.settings.backtest
+        values = parts.series.values[: parts.test]
+        if self.binary or len(values) - max(parts.valid, self.reads) < settings.horizon:
+            return None
+        rolling = self._roll(values, parts.valid)
+        size = torch.tensor(self.known["deviation"], dtype=torch.float64)
+        rivals = {"": Scaled(model, self.scaling)} | self._baselines(parts)
+        found = {
+            name: score_paths(rolling.forecast(each) / size, rolling.true / size)["mae"]
+            for name, each in rivals.items()
+        }
+        called = "the network alone" if model.baseline is None else f"the network on {self.known['linear']}"
+        advice = "Try model.combine=auto, data.log=true or data.difference=1, or more training.steps."
+        return Comparison("mae", False, found.pop(""), found, advice, called=called)
 
     @property
     def known(self) -> dict[str, Any]:
@@ -346,12 +436,12 @@ class SeriesTask(ForecastTask):
         )
 
     def _baselines(self, parts: Parts) -> dict[str, Autoregression]:
-        learned, season = parts.learned.values, self.known["season"]
-        auto = best_autoregression(learned, parts.series.values[parts.valid : parts.test], season, most=self.reads)
-        found = {"naive": Autoregression.repeat(learned)}
-        if season is not None and season <= self.reads:
-            found[f"seasonal naive, {season}"] = Autoregression.repeat(learned, season)
-        return found | {f"autoregression of order {auto.order}": auto}
+        return baselines_of(
+            parts.learned.values,
+            parts.series.values[parts.valid : parts.test],
+            self.known["season"],
+            most=self.reads,
+        )
 
     def _look_back(self, series: Series, rolling: Rolling, paths: Float[Tensor, "O S K C"]) -> Forecast:
         """The forecast from the origin in the middle, with what came true."""
@@ -425,7 +515,7 @@ class SeriesTask(ForecastTask):
 def forecast_recipe() -> ForecastSettings:
     """how a series of numbers goes on, with intervals, beside three baselines: data.path=FILE.csv"""
     return ForecastSettings(
-        model=ForecastModelSettings(cell="gru", hidden_size=64),
+        model=ForecastModelSettings(cell="gru", hidden_size=64, combine="auto"),
         training=Training(
             steps=300,
             batch_size=32,

@@ -31,7 +31,7 @@ from recurra.tasks.capabilities import Probe
 from recurra.tasks.corpus import Corpus, TextData, read_corpus, read_parts
 from recurra.tasks.kept import TOKENIZER
 from recurra.tasks.recipe import Derived, recipe
-from recurra.tasks.results import SHOWN, Evaluation, Examples, TextScore
+from recurra.tasks.results import SHOWN, Comparison, Evaluation, Examples, TextScore
 from recurra.tasks.streaming import Streaming, most_probable, tokens
 from recurra.tasks.task import M, Settings, StepModelSettings, StepTask, count_parameters
 from recurra.training.dynamic_evaluation import evaluate_dynamically
@@ -44,6 +44,8 @@ from recurra.training.window_fit import fit_window_model
 from recurra.types import DEEPEST, Float, Int, setting
 
 ENDINGS = ("symbol", "stop")
+MOST_COUNTED = 5_000_000
+"""Tokens of a text up to which a run ends with the Markov model beside it; more take minutes to count."""
 MANY_WORDS = {"cpu": 10_000, "cuda": 50_000}
 """A vocabulary of words with more gets an adaptive softmax by the rule of `words`: there a full one takes most of the time."""
 
@@ -306,6 +308,19 @@ class LanguageTask(TextTask[LanguageModel]):
             nats[f"{called} and {share:.0%} {counter}"] = -float(mixed(logs, counted, share).mean())
         scores = {k: {"nats": v, "perplexity": math.exp(min(v, 700)), "bits": v / math.log(2)} for k, v in nats.items()}
         return Evaluation(name, len(logs), scores, self.units)
+
+    def compare(self, model: Any) -> Comparison | None:
+        """Nats per token beside the best Markov model, and both mixed; none of a text that takes long to count."""
+        corpus = self.corpus
+        if sum(map(len, corpus.train)) > MOST_COUNTED:
+            return None
+        logs, counted = self._logs(model, corpus.valid), self._counted(corpus.valid)
+        share = best_share(logs, counted)
+        both = -float(mixed(logs, counted, share).mean())
+        note = f"Mixed with {share:.0%} of it: {both:.4f}; recurra evaluate prints both." if share else ""
+        advice = "Try more training.steps, a larger model.hidden_size, or less model.dropout."
+        counter = {f"markov order {corpus.markov.order}": -float(counted.mean())}
+        return Comparison("nats", False, -float(logs.mean()), counter, advice, note=note)
 
     def compare_orders(self, model: Any, most: int) -> OrderComparison:
         """Tables of order 0 to `most` beside the model, on the test part (or validation)."""

@@ -15,7 +15,7 @@ from recurra.errors import DataError, OptionError
 from recurra.models.forecast import Forecaster
 from recurra.tasks.forecast import ForecastModelSettings, ForecastTask, WindowSettings
 from recurra.tasks.recipe import recipe
-from recurra.tasks.results import SHOWN, Evaluation, Examples, Forecast
+from recurra.tasks.results import SHOWN, Comparison, Evaluation, Examples, Forecast
 from recurra.tasks.streaming import Answer, Streaming, marginals
 from recurra.training.backtest import draw_noise
 from recurra.training.evaluation import evaluate
@@ -79,9 +79,20 @@ class PianoRollTask(ForecastTask):
         made = evaluate(model, self.make_batches(part), model.loss)
         scores = {self.called: {"nats": made.mean}}
         if baselines:
-            scores["each key after itself"] = {"nats": _counted(self.rolls.train, part, memory=True)}
-            scores["each key by its share"] = {"nats": _counted(self.rolls.train, part, memory=False)}
+            scores |= {called: {"nats": nats} for called, nats in self._counted(part).items()}
         return Evaluation(name if data is None else f"{data}, {name}", made.tokens, scores, self.units)
+
+    def _counted(self, part: list[Tensor]) -> dict[str, float]:
+        train = self.rolls.train
+        names = {"each key after itself": True, "each key by its share": False}
+        return {called: _counted(train, part, memory=memory) for called, memory in names.items()}
+
+    def compare(self, model: Forecaster) -> Comparison:
+        """Nats per frame."""
+        valid = self.rolls.valid
+        nats = evaluate(model, self.make_batches(valid), model.loss).mean
+        advice = "Try more training.steps, or a smaller training.learning_rate."
+        return Comparison("nats", False, nats, self._counted(valid), advice)
 
     def forecast(self, model: Forecaster, steps: int, data: str | None = None) -> Forecast:
         """How the first piece of the test part could go on after its first half: one draw."""

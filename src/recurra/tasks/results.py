@@ -65,6 +65,7 @@ class Comparison(Result):
 
     - `network`: what it reaches alone. `combined`: together with a baseline, where the model is combined with one.
     - `higher`: whether more is better. `advice`: what to try where a baseline is better.
+    - `called`: what `network` is, in words. `note`: what else there is to say.
     """
 
     metric: str
@@ -73,6 +74,8 @@ class Comparison(Result):
     baselines: dict[str, float]
     advice: str
     combined: float | None = None
+    called: str = "the network alone"
+    note: str = ""
 
     @property
     def lost_to(self) -> str | None:
@@ -85,13 +88,15 @@ class Comparison(Result):
 
     def __str__(self) -> str:
         beside = ", ".join(f"{name} {value:.4f}" for name, value in self.baselines.items())
-        text = f"validation, {self.metric}: the network alone {self.network:.4f}, {beside}"
+        text = f"validation, {self.metric}: {self.called} {self.network:.4f}, {beside}"
         if self.combined is not None:
             text += f", combined {self.combined:.4f}"
+        if self.note:
+            text += f". {self.note}"
         if self.lost_to is None:
             return text
         kept = "; the run predicts with both combined" if self.combined is not None else ""
-        return f"{text}. The network alone loses to {self.lost_to}{kept}. {self.advice}"
+        return f"{text.removesuffix('.')}. {self.called.capitalize()} loses to {self.lost_to}{kept}. {self.advice}"
 
 
 @dataclass(frozen=True)

@@ -65,9 +65,9 @@ class Streamer:
             f"{k}.{state.name}": (one.hidden_size,) if state.depth == 1 else (state.depth, one.hidden_size)
             for k, (one, *_) in enumerate(layers.stack)
             for state in one.cell.graph.states
-        }
+        } | self.model.remembers
         with torch.inference_mode():
-            self.first = self._flat(layers.initial_state(1))[0]
+            self.first = self._flat(self.model.initial_state(1))[0]
         self.opened: Tensor | None = None
         if streaming.opening is not None:
             (predicted,), (self.first,) = self.run([self.first], [streaming.opening])
@@ -129,7 +129,8 @@ class Streamer:
     def _nested(self, flat: Float[Tensor, "B S"]) -> State:
         parts = flat.split([prod(shape) for shape in self.shapes.values()], dim=1)
         each = (part.reshape(len(flat), *shape) for part, shape in zip(parts, self.shapes.values(), strict=True))
-        return tuple((tuple(next(each) for _ in cell.states),) for cell in self.model.recurrent.cells)
+        cells = tuple((tuple(next(each) for _ in cell.states),) for cell in self.model.recurrent.cells)
+        return (*cells, *(((part,),) for part in each))
 
 
 class Stream:

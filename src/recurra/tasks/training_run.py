@@ -69,7 +69,8 @@ def train_run(
         if ranks.is_first:
             display.say(f"{run.outcome} Run folder: {run.path}")
         if ranks.world == 1 and not run.outcome.failed and trainer.asked_to_stop is None and offers(task, Compares):
-            run.outcome = replace(run.outcome, comparison=run.compare())
-            if run.outcome.comparison is not None:
-                display.say(str(run.outcome.comparison))
+            compared = run.compare()
+            if compared is not None:
+                run.outcome = replace(run.outcome, comparison=compared)
+                display.say(str(compared))
     return run

@@ -38,7 +38,7 @@ from recurra.tasks import word_vectors
 from recurra.tasks.corpus import TOKENS
 from recurra.tasks.kept import TOKENIZER
 from recurra.tasks.recipe import recipe
-from recurra.tasks.results import SHOWN, Evaluation, Examples, Translation
+from recurra.tasks.results import SHOWN, Comparison, Evaluation, Examples, Translation
 from recurra.tasks.task import ModelSettings, Settings, Task, check_shares, given_test, given_valid, of_files
 from recurra.training.distributed import Ranks
 from recurra.training.evaluation import Score, evaluate_whole, evaluating
@@ -402,10 +402,21 @@ class TranslationTask(Task[Translator]):
         shared = bleu(texts, targets)
         scores = {self.called: row | ({} if shared is None else {"BLEU": shared})}
         if baselines:
-            learned, valid, held_out = (self._targets(each) for each in (self.pairs.train, self.pairs.valid, part))
-            markov = best_markov(learned, valid, self.target_tokenizer.size)
-            scores[f"markov order {markov.order}, without the source"] = {"nats": markov.score(held_out)}
+            scores |= {called: {"nats": nats} for called, nats in self._counted(part).items()}
         return Evaluation(name, made.tokens, scores, self.units)
+
+    def _counted(self, part: Sequence[Pair]) -> dict[str, float]:
+        """Nats per target token of the best Markov model, which does not read the source."""
+        learned, valid, held_out = (self._targets(each) for each in (self.pairs.train, self.pairs.valid, part))
+        markov = best_markov(learned, valid, self.target_tokenizer.size)
+        return {f"markov order {markov.order}, without the source": markov.score(held_out)}
+
+    def compare(self, model: Translator) -> Comparison:
+        """Nats per target token."""
+        valid = self.pairs.valid
+        nats = evaluate_pairs(model, self.make_batches(valid, training=False)).nats
+        advice = "Try more training.steps, a smaller model.hidden_size, or more pairs."
+        return Comparison("nats", False, nats, self._counted(valid), advice)
 
 
 def _parts(split: PairSplit) -> tuple[list[Pair], list[Pair], list[Pair]]:

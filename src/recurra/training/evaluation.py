@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from recurra.data.batches import Batch, Batches
 from recurra.data.transfer import send
+from recurra.models.combined import SHARES, choose_share, gains
 from recurra.models.sequence import SequenceModel
 from recurra.training.distributed import Ranks
 from recurra.training.objectives import batch_weights, weighted_nll
@@ -136,6 +137,26 @@ def log_probabilities(model: SequenceModel, batches: Batches, places: Batches) -
             values.append(logs[counts])
             found.append(numbers[counts] - 1)
     return torch.cat(values)[torch.cat(found).argsort()]
+
+
+def fit_share(
+    batches: Iterable[tuple[Float[Tensor, "B T"], Float[Tensor, "B T"], Float[Tensor, "B T"]]],
+    how: str,
+    ranks: Ranks = Ranks(),
+) -> tuple[float, float]:
+    """The share of a baseline in its mixture with a network, and the mixture's nats per step.
+
+    - `batches`: log P of the targets by the network and by the baseline, and 1 for each step that counts, 0 for others; a row
+      is an example. `how`: `baseline` takes the best share, `auto` none where its gain is within the noise.
+    """
+    sums = torch.zeros(2 * len(SHARES) + 3, dtype=torch.float64)
+    for first, second, inside in batches:
+        each = (gains(first, second) * inside).sum(-1)
+        found = [each.sum(1), each.square().sum(1), torch.stack([(first * inside).sum(), inside.sum()])]
+        sums += torch.cat([*found, first.new_tensor([len(first)])]).double().cpu()
+    gained, squares, (logs, steps, rows) = ranks.sum(sums).split([len(SHARES), len(SHARES), 3])
+    share = choose_share(gained, squares, max(1, int(rows)), how)
+    return share, -float(logs + gained[SHARES.index(share)]) / max(1.0, float(steps))
 
 
 def _read(model: SequenceModel, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Tensor]]:
