@@ -116,9 +116,10 @@ def _folder(name: str, out: str | os.PathLike[str] | None) -> Path:
 
 
 def scores_by_role(found: Evaluation, network: str) -> dict[str, dict[str, float]]:
-    """The rows of an evaluation under names that are the same in every fold; `network`: what the network alone is called."""
+    """The rows of an evaluation under names that are the same in every fold; `network`: what the network alone is called, where
+    it has a row."""
     first = next(iter(found.scores.values()))
-    rows = {RUN: first, ALONE: found.scores[network]}
+    rows = {RUN: first} | ({ALONE: found.scores[network]} if network in found.scores else {})
     for name, row in found.scores.items():
         if name != network and row is not first:
             rows["the most frequent class" if name.startswith("always ") else name] = row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -19,8 +19,9 @@ from recurra.models.combined import COMBINE
 from recurra.models.forecast import Forecaster
 from recurra.models.heads import HEADS
 from recurra.tasks.capabilities import Probe
-from recurra.tasks.recipe import recipe
+from recurra.tasks.recipe import Derived, recipe
 from recurra.tasks.results import Comparison, Evaluation, Examples, Forecast, forecast_examples
+from recurra.tasks.settings import override
 from recurra.tasks.streaming import Answer, Streaming, marginals, read_steps
 from recurra.tasks.task import (
     Settings,
@@ -30,7 +31,7 @@ from recurra.tasks.task import (
     of_files,
     of_synthetic,
 )
-from recurra.training.backtest import Rolling, draw_noise, interval, roll, score_paths
+from recurra.training.backtest import Rolling, RunsFree, draw_noise, interval, roll, score_paths
 from recurra.training.evaluation import evaluate
 from recurra.training.loop import Trainer, Training
 from recurra.types import MOST, Float, setting
@@ -41,6 +42,8 @@ LEAST = 10
 """Steps to learn from; fewer mean nothing."""
 ORIGINS = 24
 """Places of the validation part from which baselines and shares are chosen."""
+LONG, GAIN = 1000, 0.1
+"""Steps to learn from that are worth more training, and how much smaller an error must be for logarithms to be read."""
 LEFT_OUT = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Shares of the network's own part to choose from."""
 
@@ -198,7 +201,7 @@ class Parts:
 class Scaled:
     """A forecaster of scaled values, or of changes, as one of values."""
 
-    model: Forecaster
+    model: RunsFree
     scaling: Scaling
 
     def run_free(self, known: Float[Tensor, "B T C"], noise: Float[Tensor, "S K C"]) -> Float[Tensor, "B S K C"]:
@@ -305,6 +308,22 @@ class SeriesTask(ForecastTask):
         most = min(self.settings.data.window, len(learned) - 1) // 2
         known = baselines_of(learned, following, self.season, most=max(1, most))
         return min(known.items(), key=lambda each: _error(rolling, each[1]))
+
+    def gain_of_log(self) -> float:
+        """By which share the best baseline's error over the horizon shrinks in the validation part where logarithms are read."""
+        parts, settings = self.parts, self.settings
+        known = parts.series.values[: parts.test]
+        if self.binary or settings.data.log or bool((known <= 0).any()):
+            return 0.0
+        errors = []
+        for log in (False, True):
+            other = type(self)(override(settings, {"data.log": log}))
+            other.parts = parts
+            if other.linear is None:
+                return 0.0
+            rolling = replace(other._rolling, values=known, origins=other._rolling.origins + settings.data.difference)
+            errors.append(_error(rolling, Scaled(other.linear[1], other.scaling)))
+        return 1 - errors[1] / max(errors[0], 1e-300)
 
     @property
     def _scaled(self) -> Float[Tensor, "T C"]:
@@ -513,7 +532,7 @@ class SeriesTask(ForecastTask):
 
 @recipe(SeriesTask, "forecast")
 def forecast_recipe() -> ForecastSettings:
-    """how a series of numbers goes on, with intervals, beside three baselines: data.path=FILE.csv"""
+    """how a series of numbers goes on, with intervals, beside baselines: data.path=FILE.csv"""
     return ForecastSettings(
         model=ForecastModelSettings(cell="gru", hidden_size=64, combine="auto"),
         training=Training(
@@ -523,6 +542,20 @@ def forecast_recipe() -> ForecastSettings:
             learning_rate=5e-3,
             average="ema:0.99",
             validate_every=50,
+            patience=6,
             save_every=250,
         ),
     )
+
+
+@forecast_recipe.rule
+def forecast_rule(task: SeriesTask) -> Iterator[Derived]:
+    """a long series is trained on for longer; logarithms are read where baselines do better with them"""
+    length = task.parts.valid
+    if length >= LONG:
+        yield Derived("training.steps", 900, f"{length:,} steps to learn from")
+    gain = task.gain_of_log()
+    if gain > GAIN:
+        yield Derived(
+            "data.log", True, f"with logarithms the best baseline's error over the horizon is {gain:.0%} smaller"
+        )
