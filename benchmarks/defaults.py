@@ -13,9 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from recurra.benchmarks.default_kinds import (
+    exponential_smoothing,
+    plain_name,
+    plain_script,
+    write_events,
+    write_series,
+)
 from recurra.benchmarks.timing import Say, quiet
 from recurra.data.in_memory import write_data
 from recurra.data.labelled_tasks import SERIES_KINDS, labelled_series
+from recurra.data.log_tasks import LOGS
+from recurra.data.series_kinds import SERIES
 from recurra.errors import choose_from
 from recurra.results import Result, Table
 from recurra.tasks.catalogue import find_recipe
@@ -42,6 +51,8 @@ class Kind:
     higher: bool
     write: Callable[[Path], list[str]]
     specialist: Callable[[], Found] | None = None
+    named: Callable[[str], str] = str
+    """From the name of a row to its column."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +107,7 @@ def bench_defaults(
         began = time.monotonic()
         specialist = {} if kind.specialist is None else kind.specialist()
         taken = time.monotonic() - began if specialist else 0.0
-        found = {row: each[kind.metric] for row, each in scores.items() if kind.metric in each}
+        found = {kind.named(row): each[kind.metric] for row, each in scores.items() if kind.metric in each}
         rows.append(KindRow(name, kind.about, found, seconds, specialist, taken))
         say(f"{name}: {found[RUN]:.3f} in {seconds:.0f} s")
     return Defaults(recipe, known[chosen[0]].metric, tuple(rows))
@@ -149,5 +160,24 @@ def _rocket(name: str) -> Callable[[], Found] | None:
     return compare
 
 
-KINDS: dict[str, Callable[[], dict[str, Kind]]] = {"classify": _classify}
+def _events() -> dict[str, Kind]:
+    return {
+        name: Kind(_about(how), "accuracy", True, write_events(name), plain_script(name), plain_name)
+        for name, how in LOGS.items()
+    }
+
+
+def _forecast() -> dict[str, Kind]:
+    return {
+        name: Kind(_about(how), "mae", False, write_series(name), exponential_smoothing(name), plain_name)
+        for name, how in SERIES.items()
+    }
+
+
+def _about(how: dict[str, Any]) -> str:
+    """The arguments of a generator."""
+    return ", ".join(f"{key} {value}" for key, value in how.items())
+
+
+KINDS: dict[str, Callable[[], dict[str, Kind]]] = {"classify": _classify, "events": _events, "forecast": _forecast}
 """For each recipe its kinds of data, by name. A recipe is added by a function that makes them."""

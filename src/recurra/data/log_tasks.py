@@ -47,9 +47,9 @@ def synthetic_log(
     random = np.random.default_rng(seed % 2**64)
     each = max(2, activities // branches)
     popular = 1 / np.arange(1, each + 1)
-    followers = np.stack(
-        [random.choice(each, (branches, min(FOLLOWERS, each)), False, popular / popular.sum()) for _ in range(each)], 1
-    )
+    count, chances = min(FOLLOWERS, each), popular / popular.sum()
+    drawn = [random.choice(each, count, False, chances) for _ in range(branches * each)]
+    followers = np.stack(drawn).reshape(branches, each, count)
     favourite = random.integers(followers.shape[2], size=(2, branches, each, each, 3, 2))
     whole = []
     for k in range(cases):
