@@ -22,6 +22,7 @@ from tests.cli.test_train import outcome, refused
 SMALL = [
     "data.window=30",
     "model.hidden_size=8",
+    "model.combine=none",
     "training.steps=30",
     "training.validate_every=10",
     "training.warmup=5",

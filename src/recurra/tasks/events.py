@@ -23,7 +23,7 @@ from recurra.models.markov import Markov, best_markov
 from recurra.models.markov_tables import MarkovTables
 from recurra.tasks.capabilities import Probe
 from recurra.tasks.event_reading import draw_from, strings_of, usual_vectors
-from recurra.tasks.recipe import RECIPES, recipe
+from recurra.tasks.recipe import RECIPES, Derived, recipe
 from recurra.tasks.results import SHOWN, Comparison, Evaluation, Examples, Flag, Flags, Predictions
 from recurra.tasks.task import Settings, StepTask, given_test, given_valid, make_penalty
 from recurra.training.evaluation import evaluate_whole, evaluating, fit_share
@@ -37,6 +37,8 @@ PREFIXES = (2, 3, 4, 5)
 END = "(end of case)"
 ORDERS = (1, 2, 3, 4, 5)
 """Of Markov models to choose from."""
+PASSES, MOST_STEPS, FEW = 10, 8000, 300
+"""How often a large log is passed over, in how many steps at most, and which number of cases is small."""
 
 
 @dataclass(frozen=True)
@@ -556,15 +558,27 @@ def _counted(train: list[Case], cases: list[Case], order: int) -> list[tuple[int
 def events() -> EventSettings:
     """an event log (CSV, XES): the next event of a case and the time to it, and events that should not be there"""
     return EventSettings(
-        model=EventModelSettings(combine="auto"),
+        model=EventModelSettings(dropout=0.3, combine="auto"),
         training=Training(
             steps=800,
             batch_size=64,
             truncation="none",
-            learning_rate=3e-3,
+            learning_rate=1e-2,
             l2=0.1,
             average="ema:0.99",
             validate_every=100,
             save_every=250,
         ),
     )
+
+
+@events.rule
+def events_rule(task: EventTask) -> Iterator[Derived]:
+    """a large log is passed over ten times; of few cases a network learns slowly and with much dropout"""
+    cases = len(task.parts["train"])
+    steps = min(MOST_STEPS, PASSES * cases // task.settings.training.batch_size)
+    if steps > task.settings.training.steps:
+        yield Derived("training.steps", steps, f"{PASSES} passes over {cases:,} cases")
+    if cases < FEW:
+        yield Derived("model.dropout", 0.5, f"{cases} cases")
+        yield Derived("training.learning_rate", 3e-3, f"{cases} cases")

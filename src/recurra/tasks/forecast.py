@@ -97,7 +97,11 @@ class ForecastModelSettings(StepModelSettings):
         "model.change=true)",
         choices=COMBINE,
         added=True,
-        idle=lambda s: f"model.head={s.model.head} predicts 0 or 1" if s.model.head in BINARY else None,
+        idle=lambda s: (
+            f"model.head={s.model.head} predicts 0 or 1"
+            if s.model.head in BINARY and s.model.combine != "none"
+            else None
+        ),
     )
 
     def check(self) -> None:
