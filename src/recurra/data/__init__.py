@@ -7,6 +7,7 @@ from recurra.data.formal import dyck, tomita
 from recurra.data.in_memory import write_data
 from recurra.data.labelled import read_labelled
 from recurra.data.labelled_tasks import labelled_series
+from recurra.data.log_tasks import synthetic_log
 from recurra.data.machine import machine_vectors, trigger_vector
 from recurra.data.machine_log import simulate_log, write_log
 from recurra.data.pair_tasks import synthetic_dates, synthetic_sums
@@ -14,6 +15,7 @@ from recurra.data.pairs import read_pairs
 from recurra.data.plane import synthetic as synthetic_points
 from recurra.data.reviews import reviews
 from recurra.data.series import read_timed_series
+from recurra.data.series_kinds import synthetic_series
 from recurra.data.series_tasks import lorenz, mackey_glass, narma, seasons, sines
 from recurra.data.signal_noise import posterior, signal_and_noise
 from recurra.data.tasks import adding, copying, flip_flop, parity
@@ -52,7 +54,9 @@ __all__ = [
     "simulate_log",
     "sines",
     "synthetic_dates",
+    "synthetic_log",
     "synthetic_points",
+    "synthetic_series",
     "synthetic_sums",
     "tomita",
     "trigger_vector",

@@ -137,7 +137,17 @@ class Cases(Examples):
         what, following, times, attributes, gaps = (
             _pad([getattr(case, each.name) for case in chosen], width) for each in fields(Coded)
         )
-        return CaseBatch(what, following, lengths, True, None, len(rows), total, times, attributes, gaps)
+        return CaseBatch(
+            what,
+            following,
+            lengths,
+            fresh=True,
+            all_rows=len(rows),
+            all_tokens=total,
+            times=times,
+            attributes=attributes,
+            gaps=gaps,
+        )
 
 
 def in_order(cases: Sequence[Coded], size: int = 256) -> Iterator[CaseBatch]:

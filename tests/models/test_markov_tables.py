@@ -1,0 +1,26 @@
+"""A Markov model inside a network's weights gives the same probabilities."""
+
+import torch
+
+from recurra.models import Markov, MarkovTables
+
+
+def test_it_predicts_what_the_markov_model_does() -> None:
+    torch.manual_seed(0)
+    lines = [torch.randint(4, (n,)) for n in (2, 5, 9, 14, 30)]
+    counted = Markov.fit(lines, 3, 6)
+    tables = MarkovTables(counted.sizes, 6).double().fill(counted)
+    tokens = torch.tensor([[0, 1, 5, 2, 2, 3], [3, 3, 0, 1, 2, 0]])  # a token that was never seen among them
+    found = tables(tokens).exp()
+    for row in range(2):
+        for t in range(6):
+            torch.testing.assert_close(found[row, t], counted.probabilities(tokens[row, : t + 1]))
+
+
+def test_a_copy_of_the_same_sizes_takes_over_the_weights() -> None:
+    counted = Markov.fit([torch.tensor([0, 1, 0, 1, 1])], 1, 2)
+    made = MarkovTables(counted.sizes, 2).fill(counted)
+    other = MarkovTables(counted.sizes, 2)
+    other.load_state_dict(made.state_dict())
+    tokens = torch.tensor([[0, 1, 1]])
+    assert torch.equal(made(tokens), other(tokens))

@@ -1,0 +1,104 @@
+"""Runs that combine a network with a baseline: the baseline is in the weights, and everything that predicts uses both."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import recurra as rc
+from recurra.data.log_tasks import log_rows, synthetic_log
+from recurra.errors import OptionError
+from recurra.tasks.catalogue import find_recipe
+
+EVENTS: dict[str, Any] = {"hidden_size": 4, "steps": 12, "validate_every": 6, "batch_size": 16}
+SERIES: dict[str, Any] = {"hidden_size": 4, "steps": 12, "validate_every": 6, "data.window": 30, "backtest.horizon": 6}
+SERIES |= {"backtest.origins": 6, "backtest.samples": 20}
+
+
+@pytest.fixture
+def log() -> list[dict[str, Any]]:
+    return log_rows(synthetic_log(60, activities=5, length=5, seed=1))
+
+
+class TestEvents:
+    def test_what_a_run_predicts_with_needs_no_data(self, tmp_path: Path, log: list[dict[str, Any]]) -> None:
+        run = rc.train("events", log, out=tmp_path / "run", **EVENTS)
+        assert float(run.model.share) > 0.5  # a dozen steps of a small network against counts
+        scores = run.evaluate().scores
+        both, alone, counted, *_ = scores
+        assert both == f"lstm-4 and {float(run.model.share):.0%} {counted}"
+        assert alone == "lstm-4"
+        assert scores[both]["nats"] < min(scores[alone]["nats"], scores[counted]["nats"])
+        rows = run.predict(log).rows
+        for path in (tmp_path / "run").glob("data*"):
+            path.unlink() if path.is_file() else None
+        assert rc.open(tmp_path / "run").predict(log).rows == rows
+        note = str(run.export("weights"))
+        assert "The network alone is exported" in note
+
+    def test_none_is_the_network_alone(self, tmp_path: Path, log: list[dict[str, Any]]) -> None:
+        run = rc.train("events", log, out=tmp_path / "run", combine="none", **EVENTS)
+        assert run.model.baseline is None
+        assert next(iter(run.evaluate().scores)) == "lstm-4"
+        found = run.compare()
+        assert found is not None
+        assert found.combined is None
+
+    def test_it_resumes_to_the_same_numbers(self, tmp_path: Path, log: list[dict[str, Any]], cut_off: Any) -> None:
+        whole = rc.train("events", log, out=tmp_path / "whole", **EVENTS)
+        with cut_off():
+            rc.train("events", log, out=tmp_path / "cut", **EVENTS)
+        resumed = rc.open(tmp_path / "cut").resume()
+        assert resumed.digest() == whole.digest()
+
+    def test_steps_and_dropout_follow_from_the_cases(self, tmp_path: Path, log: list[dict[str, Any]]) -> None:
+        run = rc.train("events", log, out=tmp_path / "run", **EVENTS)
+        assert (run.settings.model.dropout, run.settings.training.learning_rate) == (0.5, 3e-3)
+
+
+class TestForecast:
+    def test_it_begins_with_the_baseline(self) -> None:
+        series = rc.data.synthetic_series(200, periods=(12,), noise=0.1)
+        task = find_recipe("forecast")(series, **SERIES)
+        model = task.trainer().model
+        name, fitted = task.linear
+        noise = torch.full((1, 6, 1), 0.5, dtype=torch.float64)
+        known = task.scaling.shrink(series[None, -40:])
+        torch.testing.assert_close(
+            model.run_free(known, noise).double(), fitted.run_free(known, noise), rtol=1e-3, atol=1e-3
+        )
+        assert task.known["linear"] == name
+        assert "autoregression" in name
+
+    def test_a_run_streams_and_opens_with_it(self, tmp_path: Path) -> None:
+        series = rc.data.synthetic_series(200, periods=(12,), gaps=0.05)
+        run = rc.train("forecast", series, out=tmp_path / "run", **SERIES)
+        assert run.model.baseline is not None
+        first = next(iter(run.evaluate().scores))
+        assert first == f"gru-4 on {run.task.known['linear']}"
+        assert run.compare() is not None
+        again = rc.open(tmp_path / "run")
+        torch.testing.assert_close(again.forecast(5).predictions, run.forecast(5).predictions)
+        values = series[:40, 0].nan_to_num(0.5).tolist()
+        at_once, steps = run.stream(), again.stream()
+        answer = at_once.step(values)
+        for value in values:
+            last = steps.step([value])
+        assert last == answer
+        other = run.stream()
+        other.state = steps.state
+        assert other.step([0.1]) == steps.step([0.1])
+        with pytest.raises(OptionError, match=r"model\.combine=none"):
+            run.export("onnx")
+
+    def test_a_series_that_grows_by_shares_is_read_as_logarithms(self, tmp_path: Path) -> None:
+        series = rc.data.synthetic_series(200, seed=7, periods=(12,), growth=3.0, noise=0.1)
+        run = rc.train("forecast", series, out=tmp_path / "run", **SERIES)
+        assert run.settings.data.log
+        kept = rc.train("forecast", series, out=tmp_path / "kept", **SERIES, log=False)
+        assert not kept.settings.data.log
+
+    def test_a_change_that_is_turned_off_leaves_the_baseline_out(self, tmp_path: Path) -> None:
+        run = rc.train("forecast", rc.data.sines(200), out=tmp_path / "run", change=False, **SERIES)
+        assert run.model.baseline is None
