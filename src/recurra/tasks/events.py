@@ -115,7 +115,7 @@ class EventTask(StepTask[EventModel]):
         "mean": [float],
         "scale": [float],
         "gap": [float],
-        "markov?": [int],
+        "markov?": [[int]],
     }
     unit = "event"
     factorisation = "A product of conditionals: P(case) = Π P(event t | events before, their times and attributes)."
