@@ -121,7 +121,7 @@ class MemoryTask(StepTask[SequenceModel]):
         steps, most = size * self.settings.data.length, limits().cells
         if steps > most:
             raise OptionError(
-                f"a batch of {size:,} sequences of {self.settings.data.length:,} steps has {steps:,} steps, and {most:,} are drawn "
+                f"a batch of {size:,} sequences of {self.settings.data.length:,} steps has {steps:,}, and {most:,} are drawn "
                 f"at most. Choose a smaller training.batch_size or data.length, or set {VARIABLE}=cells={steps}."
             )
         how = self.batch_options(training=True) | {"batch_size": size, "seed": seed + self.settings.seed}
