@@ -198,3 +198,11 @@ def test_the_machine_s_states_are_named_by_its_triggers() -> None:
     both = made.name_states(model, torch.zeros(1, 8), [[0] * 11])  # one state for everything: what the network predicts
     assert both == made.name_outputs(model, torch.zeros(1, 8))
     assert make_task("long-memory").triggers(model) is None
+
+
+def test_a_batch_that_would_take_minutes_to_draw_is_refused() -> None:
+    task = find_recipe("washing-machine").configure(
+        ["training.batch_size=1000000", "model.hidden_size=3", "engine=eager"]
+    )
+    with pytest.raises(OptionError, match=r"a batch of 1,000,000 sequences .* RECURRA_LIMITS=cells="):
+        task.trainer()

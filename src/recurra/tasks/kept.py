@@ -61,7 +61,7 @@ def check_kept(value: Any, form: Any, where: str) -> None:
 
 def _is(value: Any, kind: type) -> bool:
     if kind is float:
-        return type(value) in (int, float) and abs(value) < 1e300 and math.isfinite(value)
+        return (type(value) is float and math.isfinite(value) and abs(value) < 1e300) or _is(value, int)
     if kind is int:
         return type(value) is int and abs(value) < MOST
     return isinstance(value, kind)

@@ -11,6 +11,7 @@ from torch import Tensor
 from recurra.analysis.automata.finite import Moore
 from recurra.analysis.automata.reading import Reading
 from recurra.data.batches import Batches, Generated
+from recurra.data.limits import VARIABLE, limits
 from recurra.data.machine import NAMES, TRIGGERS, memories_of, tables, washing_machine
 from recurra.data.tasks import adding, adding_baseline, copying, copying_baseline, flip_flop, parity
 from recurra.errors import OptionError
@@ -117,6 +118,12 @@ class MemoryTask(StepTask[SequenceModel]):
 
     def make_batches(self, seed: int, *, training: bool) -> Batches:
         size, batches = (self.settings.training.batch_size, 1000) if training else (100, 5)
+        steps, most = size * self.settings.data.length, limits().cells
+        if steps > most:
+            raise OptionError(
+                f"a batch of {size:,} sequences of {self.settings.data.length:,} steps has {steps:,}, and {most:,} are drawn "
+                f"at most. Choose a smaller training.batch_size or data.length, or set {VARIABLE}=cells={steps}."
+            )
         how = self.batch_options(training=True) | {"batch_size": size, "seed": seed + self.settings.seed}
         return Generated(self.make_batch, batches=batches, **how)
 
