@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as some
 
-from recurra.data.forest import Forest, balanced, make_forest
+from recurra.data.forest import Forest, balanced, make_forest, make_plan
 from recurra.errors import DataError
 
 
@@ -65,6 +65,23 @@ def test_a_schedule_hands_every_node_up_once(forest: Forest) -> None:
         groups.append(list((nodes if level.leave is None else nodes[level.leave]).split(level.groups)))
     assert sorted([*seen, *forest.roots.tolist()]) == list(range(forest.nodes))
     assert schedule.order[schedule.back].tolist() == list(range(forest.nodes))
+
+
+@given(forests)
+def test_a_plan_knows_children_and_parents(forest: Forest) -> None:
+    arity = forest.widest + 1
+    plan = make_plan(forest, arity)
+    order, leaves, nodes = plan.order.tolist(), plan.bounds[1], forest.nodes
+    assert plan.order[plan.back].tolist() == list(range(nodes))
+    for height, (first, last) in enumerate(zip(plan.bounds, plan.bounds[1:], strict=False)):
+        assert set(forest.heights[plan.order[first:last]].tolist()) == {height}
+    for place, child in enumerate(plan.children.tolist()):
+        if child < nodes:  # otherwise there is none at that position
+            assert int(forest.parents[order[child]]) == order[leaves + place // arity]
+            assert int(forest.positions[order[child]]) == place % arity
+            assert int(plan.slots[child]) == place
+    assert sum(child < nodes for child in plan.children.tolist()) == nodes - len(forest)
+    assert int((plan.slots == len(plan.children)).sum()) == len(forest)  # roots
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 8, 9, 1000])

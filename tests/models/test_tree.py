@@ -7,7 +7,7 @@ import torch
 
 from recurra.data.forest import make_forest
 from recurra.errors import OptionError
-from recurra.models.tree import MostFrequent, TreeClassifier
+from recurra.models.tree import BagOfTokens, MostFrequent, TreeClassifier
 
 FOREST = make_forest([[-1, 0, 0], [-1]], [[0, 1, 2], [3]], [[1, 0, 0], [1]])
 
@@ -55,3 +55,33 @@ def test_the_most_frequent_class() -> None:
     expected = [math.log(1 / 4), math.log(3 / 4)]  # two roots of class 1, each class counted once more
     assert logits[0].tolist() == pytest.approx(expected)
     assert logits[1].exp().tolist() == pytest.approx([0.5, 0.5])
+
+
+def test_a_bag_of_tokens_by_hand() -> None:
+    """Naive Bayes of the tokens under each node, counted one by one."""
+    V, C, blank = 6, 2, 1
+    train = make_forest(
+        [[-1, 0, 0, 2, 2], [-1, 0, 0], [-1]],
+        [[1, 2, 1, 3, 4], [1, 2, 2], [5]],
+        [[1, 0, 1, -1, 0], [0, 0, 1], [1]],
+    )
+    parents, tokens, labels = (each.tolist() for each in (train.parents, train.tokens, train.labels))
+
+    def under(node: int) -> list[int]:
+        below = [token for n, p in enumerate(parents) if p == node for token in under(n)]
+        return [*([] if tokens[node] == blank else [tokens[node]]), *below]
+
+    def fit(nodes: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        counts, seen = torch.ones(C, V, dtype=torch.float64), torch.ones(C, dtype=torch.float64)
+        for n in nodes:
+            if labels[n] >= 0:
+                seen[labels[n]] += 1
+                for token in under(n):
+                    counts[labels[n], token] += 1
+        return (counts / counts.sum(1, keepdim=True)).log(), (seen / seen.sum()).log()
+
+    found = BagOfTokens(train, V, C, blank)(train)
+    roots = train.roots.tolist()
+    for n in range(len(parents)):
+        logs, prior = fit(roots if n in roots else list(range(len(parents))))
+        torch.testing.assert_close(found[n], prior + sum((logs[:, token] for token in under(n)), torch.zeros(C)))

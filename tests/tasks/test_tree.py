@@ -10,8 +10,11 @@ import pytest
 import torch
 
 from recurra.cli.main import run
+from recurra.data.reviews import reviews
+from recurra.data.trees import write_expression
 from recurra.errors import OptionError
 from recurra.tasks.catalogue import find_recipe
+from recurra.tasks.recipe import follow_data
 from recurra.tasks.training_run import train_run
 from recurra.tasks.tree import TreeTask, nodes_by_level, score_trees
 from recurra.training.events import Step, Validated
@@ -214,6 +217,64 @@ class TestRefused:
         run = train_run(make_task(), None, out=tmp_path / "run")
         with pytest.raises(OptionError, match="window is not for tree"):
             run.evaluate(window=3)
+
+
+class TestRule:
+    """Settings that follow from a file's trees."""
+
+    def derived(self, *settings: str) -> dict[str, object]:
+        made = find_recipe("tree").configure(list(settings))
+        return {each.key: each.value for each in follow_data(made)}
+
+    def test_binary_parses(self, tmp_path: Path) -> None:
+        path = tmp_path / "reviews.txt"
+        path.write_text("\n".join(map(write_expression, reviews(100))))
+        found = self.derived(f"data.path={path}", "data.valid=0.2")
+        assert found["model.composition"] == "n-ary"
+        assert found["model.hidden_size"] == 64
+        assert found["training.steps"] == 1000
+        assert found["training.validate_every"] == 50
+        found = self.derived(f"data.path={path}", "training.batch_size=10", "training.steps=30", "model.dropout=0")
+        assert "training.steps" not in found
+        assert found["training.validate_every"] == 30
+        assert not {"model.dropout", "training.batch_size"} & set(found)
+
+    def test_six_epochs_of_many(self) -> None:
+        found = self.derived("data.task=reviews", "data.count=6400")
+        assert found["training.batch_size"] == 32
+        assert found["training.steps"] == 6 * 200
+        assert found["training.validate_every"] == 200
+
+    def test_other_trees(self, here: Path) -> None:
+        assert "model.composition" not in self.derived("data.path=trees.txt")
+        assert self.derived("data.count=20", "data.depth=2") == {}
+
+    def test_reviews_have_no_depth(self) -> None:
+        with pytest.raises(OptionError, match="a review is as deep as its parse"):
+            make_task("data.task=reviews", "data.depth=3")
+
+
+def test_a_network_is_compared_with_its_baselines() -> None:
+    made = find_recipe("tree").configure([*SMALL, "data.task=reviews", "data.count=100"])
+    found = made.compare(made.make_model())
+    assert list(found.baselines) == ["most frequent class", "bag of tokens"]
+    assert found.lost_to is not None  # nothing has been learned
+    assert found.network < found.baselines["most frequent class"]
+    rows = made.evaluate(made.make_model()).scores
+    assert {"roots", "level 0", "level 6+"} <= set(rows["bag of tokens"])
+
+
+@pytest.mark.slow
+def test_reviews_by_the_recipes_defaults() -> None:
+    """A few thousand sentences: far above a bag of words, at roots and at all nodes."""
+    made = find_recipe("tree").configure(["data.task=reviews", "data.count=4000"])
+    follow_data(made)
+    trainer = made.trainer()
+    for event in trainer.events():
+        assert not isinstance(event, Step) or not event.skipped
+    network, _, bag = made.evaluate(trainer.evaluated).scores.values()
+    assert network["roots"] > bag["roots"] + 0.1
+    assert network["accuracy"] > bag["accuracy"] + 0.02
 
 
 @pytest.mark.slow
