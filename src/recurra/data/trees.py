@@ -255,7 +255,12 @@ def _from_brackets(nodes: list[_Node], labels: str) -> Tree:
 
 
 def write_expression(tree: Tree) -> str:
-    """A tree with labels, or without any, in brackets: `(3 (2 word) …)`, or `(MAX 2 9 (MIN 4 7))`."""
+    """A tree with labels, or without any, in brackets: `(3 (2 word) …)`, or `(MAX 2 9 (MIN 4 7))`.
+
+    ```python
+    rc.data.write_expression(rc.data.parse_expressions("(1 (0 a) (1 b))")[0])       # "(1 (0 a) (1 b))"
+    ```
+    """
     children: list[list[int]] = [[] for _ in tree.parents]
     for n, parent in enumerate(tree.parents[1:], start=1):
         children[parent].append(n)
