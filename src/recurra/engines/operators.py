@@ -158,8 +158,7 @@ for _name, _function in (("run", _run), ("run_backward", _run_backward)):
     _LIBRARY.impl(_name, _function, "CompositeExplicitAutograd")
 
 
-@torch.library.register_fake("recurra::run", lib=_LIBRARY)
-def _(*given: Any) -> list[Tensor]:
+def _shapes(*given: Any) -> list[Tensor]:
     call = _Call(*given)
     x, (B, T, _, H) = call.tensors[0], call.shape
     depths = [state.depth for state in call.cell.graph.states]
@@ -169,8 +168,7 @@ def _(*given: Any) -> list[Tensor]:
     return [*states, *(x.new_empty(depth, B, H) for depth in depths), *memory]
 
 
-@torch.library.register_fake("recurra::run_backward", lib=_LIBRARY)
-def _(*given: Any) -> list[Tensor]:
+def _backward_shapes(*given: Any) -> list[Tensor]:
     *common, _kept, _grads, wanted = given
     tensors = _Call(*common).tensors
     return [
@@ -217,4 +215,6 @@ def _differentiate(ctx: Any, grads: Sequence[Tensor | None]) -> tuple[Any, ...]:
     return (None, None, None, *results[:4], results[4 : 4 + units], results[4 + units :], [None] * noise, None)
 
 
+torch.library.register_fake("recurra::run", _shapes, lib=_LIBRARY)
+torch.library.register_fake("recurra::run_backward", _backward_shapes, lib=_LIBRARY)
 torch.library.register_autograd("recurra::run", _differentiate, setup_context=_keep, lib=_LIBRARY)
