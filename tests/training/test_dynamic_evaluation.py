@@ -117,11 +117,21 @@ def test_an_update_by_hand(decay: float, monkeypatch: pytest.MonkeyPatch) -> Non
         start = [parameter.clone() for parameter in parameters]
         slopes = torch.autograd.grad(one, parameters)
         for parameter, begun, slope, root in zip(parameters, start, slopes, roots, strict=True):
-            parameter -= 0.05 * slope / (root + 1e-3 * mean)
+            parameter -= 0.05 * (slope / (root + 1e-3 * mean)).clamp(-10, 10)
             parameter += (decay * root / mean).clamp(max=1) * (begun - parameter)
         state = tuple(tuple(tuple(s.detach() for s in cell) for cell in layer) for layer in state)  # type: ignore[attr-defined]
         two, _ = loss(second, state)
     assert found.mean == pytest.approx(float((one.detach() + two) / 2), rel=1e-10)
+
+
+def test_words_that_training_hardly_has_do_not_upset_it() -> None:
+    """Their usual gradient is almost zero: a step of so many usual ones would be immense."""
+    torch.manual_seed(1)
+    model = make_language_model(200, "gru", H, engine="eager")
+    ids = torch.randint(6, 200, (400,), generator=torch.Generator().manual_seed(5))
+    assert (
+        evaluate_dynamically(model, lanes(TRAIN), lanes(ids), rate=0.002).mean < 1.02 * evaluate(model, lanes(ids)).mean
+    )
 
 
 @pytest.mark.parametrize("options", [{"learn_initial": True}, {"tied": True}, {"layers": 2, "residual": True}], ids=str)

@@ -471,15 +471,17 @@ def names() -> LanguageSettings:
     """any file with one short sequence per line: data.path=FILE"""
     return LanguageSettings(
         data=TextData(tokens="char", sequences=True, valid=0.1, test=0.1),
-        model=LanguageModelSettings(cell="lstm", hidden_size=320, embedding_size=32, dropout=0.4, input_dropout=0.1),
+        model=LanguageModelSettings(cell="lstm", hidden_size=512, embedding_size=32, dropout=0.5, input_dropout=0.1),
+        # averaged weights are best while the rate is still high: at its end, short lines are learned by heart
         training=Training(
             steps=8000,
             batch_size=64,
             truncation="none",
-            learning_rate=2e-3,
+            learning_rate=4e-3,
             average="ema:0.999",
             validate_every=1000,
             save_every=500,
+            patience=2,
         ),
     )
 

@@ -19,6 +19,9 @@ from recurra.training.truncation import backward, none
 SEEN = 100
 """How many batches of training data the size of a usual gradient is measured on."""
 
+MOST_USUAL = 10.0
+"""How many usual gradients a step may be. Of a rare word they are almost zero, and where it occurs a step would be immense."""
+
 
 def evaluate_dynamically(
     model: SequenceModel, train: Batches, batches: Batches, *, rate: float = 0.002, decay: float = 0.002
@@ -27,8 +30,8 @@ def evaluate_dynamically(
 
         θ ← θ − rate · g / √v + decay · r (θ₀ − θ)
 
-    where v is the mean square of each parameter's gradient over training data, and r is √v over its mean, at most 1/decay:
-    parameters that move easily are pulled back more strongly to the trained θ₀.
+    where v is the mean square of each parameter's gradient over training data, g / √v is cut to ±`MOST_USUAL`, and r is √v over
+    its mean, at most 1/decay: parameters that move easily are pulled back more strongly to the trained θ₀.
     """
     if not (rate > 0 and 0 <= decay < 1):
         raise OptionError(
@@ -54,7 +57,7 @@ def evaluate_dynamically(
         with torch.no_grad():
             for parameter, start, root, pull in zip(parameters, first, roots, pulls, strict=True):
                 assert parameter.grad is not None
-                parameter.sub_(rate * parameter.grad / (root + 1e-3 * mean))
+                parameter.sub_(rate * (parameter.grad / (root + 1e-3 * mean)).clamp(-MOST_USUAL, MOST_USUAL))
                 parameter.add_(pull * (start - parameter))
     return tally.score(Ranks(), device)
 
