@@ -56,7 +56,14 @@ def text_run() -> rc.Run:
     sentences = [f"the {one} {verb} the {two} . " for one in ANIMALS for verb in VERBS for two in THINGS]
     if folder.exists():
         return rc.open(folder)
-    how: dict[str, Any] = {"data.tokens": "word", "hidden_size": 32, "embedding_size": 8, "steps": 300, "batch_size": 8}
+    how: dict[str, Any] = {
+        "data.tokens": "word",
+        "hidden_size": 32,
+        "embedding_size": 8,
+        "steps": 300,
+        "batch_size": 4,
+        "truncation": "every:16",
+    }
     return rc.train("text", data=["".join(sentences) * 3], out=folder, progress="lines", cell="gru", **how)
 
 

@@ -1,6 +1,7 @@
 """The graph of a recursive network: shapes, shared weights, gradients, the picture."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -55,6 +56,13 @@ def test_sizes_are_those_of_the_network_written_out() -> None:
         {n: matrix.norm().item() for n, matrix in expected.items()}
     )
     assert graph.sizes[:2].tolist() == [0, 0]  # they read no word
+
+
+@pytest.mark.parametrize("size", [0.58332884, 0.1, 3e-9, 0.0])
+def test_the_largest_gradient_fills_its_word(size: float) -> None:
+    graph = replace(rc.lecture.unroll_tree("a b"), sizes=torch.tensor([0.0, size / 2, size]))
+    boxes = {patch.get_gid(): patch for patch in graph.plot().axes[0].patches}
+    assert boxes["node-x-2"].get_facecolor()[3] == pytest.approx(1 if size else 0.1)
 
 
 def test_compositions_without_positions_share_one_matrix() -> None:

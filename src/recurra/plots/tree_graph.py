@@ -81,7 +81,7 @@ def paint_tree_graph(axis: Any, graph: TreeGraph) -> None:
         if token is None:
             continue
         below = (place[0], 0.0) if node not in inner else (place[0] - 0.75, place[1] + 0.35)
-        full = 1.0 if graph.sizes is None else 0.1 + 0.9 * float(graph.sizes[node]) / most
+        full = 1.0 if graph.sizes is None else 0.1 + 0.9 * min(1.0, float(graph.sizes[node]) / most)
         shown, half = _word(token)
         corner, look = (below[0] - half, below[1] - 0.14), {"fc": (FILLS["input"], full), "ec": ink, "lw": 1.2}
         box = FancyBboxPatch(corner, 2 * half, 0.28, "round,pad=0.06", zorder=4, gid=f"node-x-{node}", **look)
