@@ -144,3 +144,16 @@ def test_the_notebook_is_stored_with_its_outputs() -> None:
     assert shown.count("image/png") >= 6
     assert shown.count("text/html") >= 10
     assert "UserWarning" not in TOUR.read_text()
+
+
+def test_a_word_model_of_three_sizes_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    options = ("--sizes", "24", "20", "16", "--rows", "64", "--length", "12", "--steps", "3")
+    first = run("word_model", tmp_path, *options)
+    assert "step 3: perplexity" in first
+    assert "on held-out words" in first
+    kept = torch.load(tmp_path / "word_model.pt", weights_only=True)
+    assert kept["step"] == 3
+    assert [kept["model"][f"recurrent.layers.{k}.0.U"].shape for k in range(3)] == [(96, 24), (80, 20), (64, 16)]
+    again = run("word_model", tmp_path, *options)
+    assert "goes on after step 3" in again
+    assert "step 6: perplexity" in again

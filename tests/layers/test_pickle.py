@@ -45,3 +45,26 @@ def test_a_spawned_process_gets_it():
     layer, x = rc.Recurrent(local, 3, 8, engine="eager"), torch.randn(2, 5, 3)
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert (pool.apply(_run, (layer, x)) == _run(layer, x)).all()
+
+
+def test_cells_of_modules_and_of_functions_pickle_and_what_cannot_says_what_to_do():
+    from tests.helpers import two_speeds
+
+    assert pickle.loads(pickle.dumps(two_speeds)).graph.nodes == two_speeds.graph.nodes
+
+    @rc.cell
+    def wasteful(x, U, h):
+        rc.norm(U.h(h), "lost")
+        return rc.tanh(x.h)
+
+    with pytest.raises(rc.CellError, match=r"gain_lost is computed and never used\. Take it out"):
+        pickle.dumps(rc.Recurrent(wasteful, 2, 3))
+
+    @rc.cell
+    def deep(x, U, h):
+        for _ in range(300):
+            h = rc.tanh(h + x.h)
+        return h
+
+    with pytest.raises(rc.CellError, match=r"nested .* deep.* Write it shorter, or save state_dict\(\)"):
+        pickle.dumps(rc.Recurrent(deep, 2, 3))

@@ -66,6 +66,14 @@ def store_cell(cell: Cell) -> dict[str, Any]:
     unused = [name for name in graph.parameters if name not in cell.options and name not in gains]
     if unused:
         raise CellError(f"cell {cell.name!r}: the norm of {unused[0]} is computed and never used. Take it out.")
+    heights: dict[Node, int] = {}
+    for node in graph.nodes:
+        heights[node] = 1 + max((heights[argument] for argument in node.arguments), default=0)
+    if len(heights) > MOST_NODES or max(heights.values()) > LONGEST_PATH:
+        raise CellError(
+            f"cell {cell.name!r} has {len(heights)} operations, nested {max(heights.values())} deep; {MOST_NODES} and "
+            f"{LONGEST_PATH} can be stored. Write it shorter, or save state_dict() and build the cell again."
+        )
     nodes = []
     for node in graph.nodes:
         row: dict[str, Any] = {"kind": node.kind}
