@@ -35,6 +35,8 @@ def check_axes() -> None:
 
 check_axes()
 os.environ.setdefault("RECURRA_OPTIMIZE", "1")  # kernels are compiled for their numbers here, not for their speed
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before the first import of triton, which torch's compiler imports too
 torch.set_num_threads(1)
 settings.register_profile("recurra", max_examples=12, deadline=None, derandomize=True, database=None)
 settings.load_profile("recurra")

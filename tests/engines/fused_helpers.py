@@ -10,6 +10,7 @@ from torch import Tensor
 from recurra import (
     Cell,
     Fixed,
+    Groups,
     Learned,
     Recurrent,
     ago,
@@ -58,7 +59,7 @@ def crossed(x, U, h, c, m):
 
 
 @cell
-def banded(x, U, h, c, *, low=Fixed([-0.5, -0.25]), width=Learned(0.6, low=0)):
+def banded(x, U, h, c, *, low=Fixed(Groups([-0.5, -0.25])), width=Learned(0.6, low=0)):
     """Normalised products with minima, maxima, conditions and a clamp on either side of them."""
     gate = norm(U.g(h) + x.g, "g")
     held = minimum(maximum(gate, low), low + width)

@@ -100,10 +100,10 @@ def test_a_graph_that_is_dropped_gives_its_memory_back():
     layer = tame_layer("lstm", 4, 9, engine="fused")
     x = torch.randn(3, 20, 4, dtype=DOUBLE)
     trace = layer(x)
-    assert not memory._idle
+    idle = len(memory._idle)  # what the forward run needed for itself alone
     del trace
     gc.collect()
-    assert memory._idle
+    assert len(memory._idle) == idle + 1
 
 
 PEAK = """
