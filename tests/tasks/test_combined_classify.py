@@ -65,7 +65,7 @@ def test_it_predicts_without_its_data(run: Run, tmp_path: Path) -> None:
     assert [row["label"] for row in moved.predict(series).rows] == labels
     note = moved.export("weights", tmp_path / "out").notes
     assert "first of 5 networks" in note[0]
-    assert "share of" in note[1]
+    assert "of a baseline mixed in" in note[1]
 
 
 def test_it_resumes_to_the_same_weights(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
