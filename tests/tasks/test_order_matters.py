@@ -21,7 +21,7 @@ def test_where_order_decides_a_bag_knows_nothing_and_a_shuffled_test_fails(tmp_p
         first = draw.random() < 0.5  # the same letters, in another order
         texts.append(f"a{inner}b" if first else f"b{inner}a")
         labels.append("ab" if first else "ba")
-    run = rc.train("classify", data=(texts, labels), dropout=0.0, average=None, l2=0.0, out=tmp_path / "run",
+    run = rc.train("classify", data=(texts, labels), dropout=0.0, average=None, l2=0.0, ensemble=1, out=tmp_path / "run",
                    progress="none", **SMALL)  # fmt: skip
     scores = run.evaluate(shuffled=True).scores
     network, bag = scores["gru-16"], scores["bag of tokens"]

@@ -57,12 +57,7 @@ def export(
     folder, told = Path(out), dict(facts or {})
     model = copy.deepcopy(model).cpu().eval()
     found = _export(model, to, folder, told, int8=int8, name=name, own_math=own_math)
-    if not float(getattr(model, "share", 0.0)):
-        return found
-    alone = (
-        f"The network alone is exported; the run itself predicts with {float(model.share):.0%} of a baseline mixed in."
-    )
-    return replace(found, notes=(*found.notes, alone))
+    return replace(found, notes=(*found.notes, *_left_behind(model)))
 
 
 def _export(
@@ -80,7 +75,7 @@ def _export(
         else:
             told["graphs"] = describe_graphs(networks)
             made = Exported(folder, to, tuple(write_onnx(networks, folder, told, int8=int8)))
-        return replace(made, notes=(*made.notes, *_left_behind(model)))
+        return made
     except OSError as error:
         raise OptionError(f"export: {folder} cannot be written ({reason(error)}). Choose another place.") from error
 
@@ -91,7 +86,7 @@ def _left_behind(model: Any) -> Iterator[str]:
     if others:
         yield f"This is the first of {others + 1} networks; the run predicts with the mean of their probabilities."
     if share:
-        yield f"This is the network alone; the run mixes a baseline in, with a share of {share:.2f}."
+        yield f"The network alone is exported; the run itself predicts with {share:.0%} of a baseline mixed in."
 
 
 def _export_whole(model: nn.Module, to: str, folder: Path, facts: Mapping[str, Any], int8: bool) -> Exported:

@@ -186,7 +186,9 @@ class ClassificationTask(LabelTask):
         combined = None
         if baseline is not None and share:
             combined = score_logs(mixed(network, baseline, share), targets).accuracy
-        advice = "Try model.combine=auto, training.ensemble=5, or more training.steps."
+        tries = ["model.combine=auto"] if self.settings.model.combine == "none" else []
+        tries += ["training.ensemble=5"] if self.settings.training.ensemble == 1 else []
+        advice = f"Try {', '.join([*tries, 'more training.steps'])}."
         accuracy = score_logs(network, targets).accuracy
         return Comparison("accuracy", True, accuracy, others, advice, combined)
 
