@@ -57,10 +57,11 @@ def export(
     folder, told = Path(out), dict(facts or {})
     model = copy.deepcopy(model).cpu().eval()
     found = _export(model, to, folder, told, int8=int8, name=name, own_math=own_math)
-    if not float(getattr(model, "share", 0.0)):
+    share = float(getattr(model, "share", 0.0))
+    if not share:
         return found
     alone = (
-        f"The network alone is exported; the run itself predicts with {float(model.share):.0%} of a baseline mixed in."
+        f"The network alone is exported; the run itself predicts with {share:.0%} of a baseline mixed in."
     )
     return replace(found, notes=(*found.notes, alone))
 

@@ -232,6 +232,7 @@ class EventTask(StepTask[EventModel]):
         def compared(evaluated: EventModel) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
             assert evaluated.baseline is not None
             for k, batch in enumerate(valid.one_pass()):
+                assert isinstance(batch, CaseBatch)
                 here, logs = batch.targets[..., None], run_batch(evaluated, batch).logits.double().log_softmax(-1)
                 if k == len(counted):
                     followers = evaluated.baseline(batch.inputs.to(logs.device)).cpu()
