@@ -60,9 +60,7 @@ def export(
     share = float(getattr(model, "share", 0.0))
     if not share:
         return found
-    alone = (
-        f"The network alone is exported; the run itself predicts with {share:.0%} of a baseline mixed in."
-    )
+    alone = f"The network alone is exported; the run itself predicts with {share:.0%} of a baseline mixed in."
     return replace(found, notes=(*found.notes, alone))
 
 
