@@ -69,7 +69,8 @@ def plain_script(name: str) -> Callable[[], dict[str, float]]:
         names = {what: k for k, what in enumerate(sorted({w for c in cases[:train] for w in c.activities}), start=1)}
         end = len(names) + 1
         what = [torch.tensor([names.get(w, 0) for w in case.activities]) for case in cases]
-        gaps = [torch.from_numpy(np.log1p(np.diff(c.times, prepend=c.times[:1]))).float() / 10 for c in cases]  # type: ignore[call-overload]
+        moments = [case.times for case in cases if case.times is not None]
+        gaps = [torch.from_numpy(np.log1p(np.diff(each, prepend=each[:1]))).float() / 10 for each in moments]
         true = [torch.cat([each[1:], torch.tensor([end])]) for each in what]
         embedding, layers, out = nn.Embedding(end, 32), nn.LSTM(33, 100, 2, batch_first=True), nn.Linear(100, end + 1)
         parameters = [*embedding.parameters(), *layers.parameters(), *out.parameters()]

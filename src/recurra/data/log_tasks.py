@@ -56,7 +56,9 @@ def synthetic_log(
         other = int(drift > 0 and random.random() < (k / cases - 1 + 2 * drift) / drift)
         kind, now = int(random.integers(3)) if attribute else 0, 1.6e9 + 3600 * k
         past: list[list[int]] = [[0] * order for _ in range(branches)]
-        names, times, late = [], [], 0
+        names: list[str] = []
+        times: list[float] = []
+        late = 0
         for _ in range(max(2, 1 + random.poisson(length - 1))):
             b = int(random.integers(branches))
             if len(names) > 2 and random.random() < loops:

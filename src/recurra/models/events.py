@@ -42,6 +42,8 @@ class EventModel(nn.Module):
     ```
     """
 
+    share: Tensor
+
     def __init__(
         self,
         recurrent: Recurrent,

@@ -36,6 +36,8 @@ class Forecaster(SequenceModel):
     ```
     """
 
+    share: Tensor
+
     def __init__(
         self,
         recurrent: Recurrent,
@@ -88,7 +90,9 @@ class Forecaster(SequenceModel):
     def _embed(self, inputs: Float[Tensor, "B T C"], linear: Float[Tensor, "B T C"] | None) -> Float[Tensor, "B T D"]:
         missing = inputs.isnan()
         read = torch.where(missing, 0, inputs)
-        if self.baseline is not None:  # a series that grows leaves what was learned: the baseline goes on with it
+        if (
+            self.baseline is not None and linear is not None
+        ):  # a series that grows leaves what was learned: the baseline goes on with it
             least, most = self.baseline.least.to(read), self.baseline.most.to(read)
             read = torch.cat([each.clamp(least, most) for each in (read, linear)], dim=-1)
         if self.gaps:
@@ -110,7 +114,7 @@ class Forecaster(SequenceModel):
         if self.skip is not None:
             predicted = predicted + self.skip(inputs.nan_to_num(0.0))
         predicted = predicted.to(inputs.dtype)  # a small change of a large value must not be lost
-        if linear is not None:
+        if linear is not None and past is not None:
             around = linear - self.share.to(inputs.dtype) * self.head.location(predicted)
             return self.head.around(predicted, around), (*final, ((past,),))
         if self.change:

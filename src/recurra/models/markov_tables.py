@@ -48,7 +48,7 @@ class MarkovTables(nn.Module):
             contexts.append(torch.where(before >= 0, self._find(n, before * (V + 1) + line), -1))
         unlike, places = torch.stack(contexts, dim=-1)[:, 1:].reshape(B * T, -1).unique(dim=0, return_inverse=True)
         every = torch.arange(V, device=tokens.device)
-        p = self.rest_0.new_full((len(unlike), V), 1 / V, dtype=torch.float64)
+        p = torch.full((len(unlike), V), 1 / V, dtype=torch.float64, device=tokens.device)
         for n in range(self.order + 1):
             known = unlike[:, n] >= 0
             context = unlike[known, n, None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from itertools import islice
 from typing import Any, ClassVar
@@ -115,6 +115,8 @@ class EventTask(StepTask[EventModel]):
         "mean": [float],
         "scale": [float],
         "gap": [float],
+        "least?": [float],
+        "most?": [float],
         "markov?": [[int]],
     }
     unit = "event"
@@ -157,8 +159,10 @@ class EventTask(StepTask[EventModel]):
     def code(self) -> CaseCode:
         if self.kept is None:
             return CaseCode.of(self.parts["train"])
-        made = CaseCode(**{name: self.kept[name] for name in self.keeps if not name.endswith("?")})
-        if [len(made.mean), len(made.scale), len(made.gap)] not in ([0, 0, 0], [TIME_FEATURES, TIME_FEATURES, 2]):
+        made = CaseCode(**{each.name: self.kept[each.name] for each in fields(CaseCode) if each.name in self.kept})
+        sizes = [len(made.mean), len(made.scale), len(made.gap)]
+        ranges = {len(made.least), len(made.most)}
+        if sizes not in ([0, 0, 0], [TIME_FEATURES, TIME_FEATURES, 2]) or ranges not in ({0}, {len(made.mean)}):
             raise DataError(
                 f"vocabulary.json scales times by {len(made.mean)} means, which do not fit. Put back a copy of it."
             )
@@ -232,6 +236,7 @@ class EventTask(StepTask[EventModel]):
         def compared(evaluated: EventModel) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
             assert evaluated.baseline is not None
             for k, batch in enumerate(valid.one_pass()):
+                assert isinstance(batch, CaseBatch)
                 here, logs = batch.targets[..., None], run_batch(evaluated, batch).logits.double().log_softmax(-1)
                 if k == len(counted):
                     followers = evaluated.baseline(batch.inputs.to(logs.device)).cpu()

@@ -230,6 +230,8 @@ class SeriesTask(ForecastTask):
         "gaps": bool,
         "window": int,
         "season": (int, type(None)),
+        "linear?": str,
+        "lags?": [int],
     }
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -37,7 +37,7 @@ from recurra.models.translate import CONTEXTS, Translator
 from recurra.tasks import word_vectors
 from recurra.tasks.corpus import TOKENS
 from recurra.tasks.kept import TOKENIZER
-from recurra.tasks.recipe import recipe
+from recurra.tasks.recipe import Derived, recipe
 from recurra.tasks.results import SHOWN, Comparison, Evaluation, Examples, Translation
 from recurra.tasks.task import ModelSettings, Settings, Task, check_shares, given_test, given_valid, of_files
 from recurra.training.distributed import Ranks
@@ -46,6 +46,8 @@ from recurra.training.loop import Trainer, Training
 from recurra.training.objectives import batch_weights, weighted_nll
 from recurra.types import MOST, Float, Int, setting
 
+PASSES = 30
+"""How often pairs are passed over: of 4,250 pairs validation was best after 30 passes, and no better after 60."""
 TASKS = {"dates": synthetic_dates, "addition": synthetic_sums}
 
 
@@ -476,6 +478,15 @@ def translate() -> TranslateSettings:
         model=TranslateModelSettings(cell="gru", hidden_size=256, embedding_size=128, dropout=0.2, context="attention"),
         training=_training(4000, batch_size=64, learning_rate=2e-3, average="ema:0.999"),
     )
+
+
+@translate.rule
+def translate_rule(task: TranslationTask) -> Iterator[Derived]:
+    """few pairs are passed over thirty times, many as often as 12,000 steps allow"""
+    pairs = len(task.pairs.train)
+    steps = min(12_000, max(2000, PASSES * pairs // task.settings.training.batch_size))
+    if steps != task.settings.training.steps:
+        yield Derived("training.steps", steps, f"{pairs:,} pairs")
 
 
 @recipe(TranslationTask)
