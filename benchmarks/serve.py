@@ -123,7 +123,7 @@ def bench_serve(
             exact = _agree(run, ours, plain)
             found: dict[str, list[Any]] = {}
             for number in range(rounds):
-                for name, measure in _ways(ours, plain, sessions, run.task.tokenizer.size).items():  # type: ignore[attr-defined]
+                for name, measure in _ways(ours, plain, sessions, run.task.tokenizer.size).items():
                     say(f"round {number + 1} of {rounds}: {name}")
                     found.setdefault(name, []).append(measure(seconds))
     ways = {
