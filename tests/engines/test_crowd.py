@@ -14,7 +14,8 @@ from recurra.engines.fused.kernels import kernel
 torch.manual_seed(0)
 torch.set_num_threads(2)
 layer, x = Recurrent("lstm", 64, 128), torch.randn(16, 64, 64)
-found = []
+found, crowded = [], False
+made = kernel(layer.cell.graph, torch.float32)
 for cores in (os.sched_getaffinity(0), {min(os.sched_getaffinity(0))}):
     os.sched_setaffinity(0, cores)
     for task in os.listdir("/proc/self/task"):
@@ -22,10 +23,11 @@ for cores in (os.sched_getaffinity(0), {min(os.sched_getaffinity(0))}):
     for _ in range(8):
         layer.zero_grad()
         outputs = layer(x).outputs
+        crowded = crowded or bool(made.is_crowded())  # for some milliseconds
         outputs.square().sum().backward()
     found.append([outputs.detach(), layer.stack[0][0].U.grad])
 same = all(torch.equal(a, b) for a, b in zip(*found))
-print(json.dumps({"crowded": bool(kernel(layer.cell.graph, torch.float32).is_crowded()), "same": same}))
+print(json.dumps({"crowded": crowded, "same": same}))
 """
 
 
