@@ -41,7 +41,6 @@ def _square(column: int, row: int, ink: Any, **look: Any) -> Any:
 def paint_vector_sum(axis: Any, found: VectorSum) -> None:
     """States as blue arrows from the origin, triggers as red ones from the tip of a state to that of the next."""
     from matplotlib.patheffects import withStroke
-    from mpl_toolkits.mplot3d import proj3d
 
     from recurra.data.machine import VARIABLES
 
@@ -63,7 +62,8 @@ def paint_vector_sum(axis: Any, found: VectorSum) -> None:
 
     def seen(place: Any) -> Any:
         """Where a place is on the paper, as names must stand beside arrows there."""
-        return np.array(proj3d.proj_transform(*place, turned)[:2])
+        x, y, _, scale = turned @ (*place, 1)
+        return np.array([x, y]) / scale
 
     climbs = set()
     for k, trigger in enumerate(found.triggers):
