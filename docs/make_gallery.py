@@ -1,16 +1,18 @@
 """Draw every picture of docs/gallery.md, light and dark: `make gallery`.
 
-The networks are trained once, by recipes, and kept in runs/gallery. Pictures are small PNG files of 96 colours.
+The networks are trained once, by recipes, and kept in runs/gallery. Pictures are small PNG files of at most 240 colours.
 """
 
 import io
 import json
+import random
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image
 
@@ -20,15 +22,13 @@ from recurra.analysis.memory_lengths import MemoryComparison, MemoryRow
 HERE = Path(__file__).parent
 OUT = HERE / "gallery"
 RUNS = HERE.parent / "runs" / "gallery"
-WIDE, COLOURS = 760, 200
-WHOLE = ("basins",)
-"""Their legends go by colour: they keep all, and are smaller."""
+WIDE, COLOURS, COMMON = 760, 200, 40
 FILMS = {
     "Fields": {"formation": "attractors form", "walk": "a state moves"},
     "Small things": {"convolution": "the filters on their way"},
 }
-SMALL = 470
-ANIMALS, VERBS, THINGS = ("cat", "dog", "fox"), ("sees", "finds", "hides"), ("bone", "mouse", "log", "den")
+PREY = {"cat": ("mouse", "bird"), "dog": ("bone", "stick"), "fox": ("hen", "egg")}
+"""What an animal finds: words apart that belong together."""
 WASH = ["Power", "Program 1", "Start", "Level", "Timer", "Timer", "Timer"]
 
 
@@ -53,18 +53,37 @@ def given() -> tuple[rc.Recurrent, torch.Tensor]:
 def text_run() -> rc.Run:
     """A small language model of words, for tables of order k and embeddings."""
     folder = RUNS / "text"
-    sentences = [f"the {one} {verb} the {two} . " for one in ANIMALS for verb in VERBS for two in THINGS]
     if folder.exists():
         return rc.open(folder)
+    chance = random.Random(0)
+
+    def sentence() -> str:
+        animal = chance.choice(list(PREY))
+        words = [
+            ("the",),
+            (animal,),
+            ("often", "never"),
+            ("sees", "finds", "hides"),
+            ("the",),
+            ("small", "old"),
+            PREY[animal],
+        ]
+        return " ".join(chance.choice(each) for each in (*words, (". ",)))
+
+    RUNS.mkdir(parents=True, exist_ok=True)
+    for name, count in (("train", 2000), ("valid", 200)):
+        (RUNS / f"{name}.txt").write_text("".join(sentence() for _ in range(count)), encoding="utf-8")
     how: dict[str, Any] = {
         "data.tokens": "word",
         "hidden_size": 32,
         "embedding_size": 8,
-        "steps": 300,
-        "batch_size": 4,
-        "truncation": "every:16",
+        "steps": 1000,
+        "learning_rate": 0.02,
+        "batch_size": 8,
+        "truncation": "every:32",
+        "data.valid_path": str(RUNS / "valid.txt"),
     }
-    return rc.train("text", data=["".join(sentences) * 3], out=folder, progress="lines", cell="gru", **how)
+    return rc.train("text", data=RUNS / "train.txt", out=folder, progress="lines", cell="gru", **how)
 
 
 def measured() -> dict[str, Any]:
@@ -273,8 +292,8 @@ def contents() -> list[tuple[str, list[tuple[str, str, str, Callable[[], Any]]]]
                 (
                     "scalar",
                     "one unit: the gradient for every replica of a weight",
-                    "recurra lecture scalar",
-                    rc.lecture.scalar_case([1.0] + [0.0] * 19, 1.0).plot,
+                    "rc.lecture.scalar_case([1.0, -0.5] * 10).plot()",
+                    rc.lecture.scalar_case([1.0, -0.5] * 10).plot,
                 ),
                 (
                     "activations",
@@ -306,7 +325,7 @@ def contents() -> list[tuple[str, list[tuple[str, str, str, Callable[[], Any]]]]
                     "recurra lecture automaton parity",
                     rc.lecture.automaton_network(odd).plot,
                 ),
-                ("orders", "tables of order k beside a network", "recurra orders RUN", text.orders(4).plot),
+                ("orders", "tables of order k beside a network", "recurra orders RUN --most 5", text.orders(5).plot),
                 ("embeddings", "embeddings as a map", "recurra embeddings RUN", text.embeddings().plot),
             ],
         ),
@@ -331,19 +350,19 @@ def gradient_pairs() -> Any:
     return rc.analysis.gradient_map(rc.Recurrent("elman", 2, 16, init=rc.spectral_radius(0.9)), torch.randn(30, 2))
 
 
-def shrink(data: bytes, *, whole: bool = False) -> bytes:
+def shrink(data: bytes) -> bytes:
     """A picture of at most WIDE pixels and few colours, rare ones among them: a dot is a dot because of its colour."""
     image = Image.open(io.BytesIO(data)).convert("RGB")
-    wide = min(image.width, SMALL if whole else WIDE)
+    wide = min(image.width, WIDE)
     image = image.resize((wide, round(image.height * wide / image.width)), Image.Resampling.LANCZOS)
     out = io.BytesIO()
-    if whole:
-        image.save(out, "PNG", optimize=True)
-        return out.getvalue()
-    few = image.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    corner, palette = few.getpixel((0, 0)), few.getpalette() or []
-    assert isinstance(corner, int)
-    palette[3 * corner : 3 * corner + 3] = image.getpixel((0, 0))  # the ground keeps its colour: a tint is seen at once
+    rare = image.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    # the ground and its grid keep their colours: a tint is seen at once
+    often = sorted(image.getcolors(image.width * image.height) or [], reverse=True)[:COMMON]
+    palette = [part for _, colour in often for part in colour] + (rare.getpalette() or [])[: 3 * COLOURS]
+    colours, which = np.unique(np.array(image).reshape(-1, 3), axis=0, return_inverse=True)
+    away = np.square(colours[:, None].astype(np.int32) - np.reshape(palette, (1, -1, 3))).sum(-1)
+    few = Image.fromarray(away.argmin(1)[which].astype(np.uint8).reshape(image.height, image.width), mode="P")
     few.putpalette(palette)
     few.save(out, "PNG", optimize=True)
     return out.getvalue()
@@ -366,7 +385,7 @@ def main() -> None:
             plot(file=OUT / name, endings=("png",))
             for ground in ("", "-dark"):
                 file = OUT / f"{name}{ground}.png"
-                file.write_bytes(shrink(file.read_bytes(), whole=name in WHOLE))
+                file.write_bytes(shrink(file.read_bytes()))
             lines += [
                 "",
                 f"{about[0].upper()}{about[1:]}: `{command}`",

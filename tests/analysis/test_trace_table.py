@@ -81,6 +81,15 @@ def test_as_csv_and_as_a_page() -> None:
     assert "color-scheme: light dark" in page
 
 
+def test_columns_are_those_of_the_cell_and_white_space_is_named() -> None:
+    spaced = ["\n", " ", *NAMES[2:]]
+    elman, gru = (trace_table(make_language_model(6, cell, 5), SENTENCE, spaced) for cell in ("elman", "gru"))
+    assert "gates" in gru.table().columns
+    assert "gates" not in elman.table().columns
+    assert len(elman.table().rows) == 5  # a line end begins no line of its own
+    assert [row[0] for row in elman.table().rows[1:3]] == ["line end", "space"]
+
+
 def test_what_makes_no_table() -> None:
     model = trained("elman")
     with pytest.raises(OptionError, match="at least two tokens"):

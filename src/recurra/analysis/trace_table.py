@@ -93,9 +93,21 @@ class TraceTable(Result):
     def table(self) -> Table:
         """A cell with several vectors goes on in the lines below it."""
         rows: list[tuple[str, ...]] = []
-        for cells in self.cells(most=3):
+        for cells in self._readable(most=3):
             rows += zip_longest(*(cell.split("\n") for cell in cells), fillvalue="")
-        return Table(self.COLUMNS, rows)
+        return Table([self.COLUMNS[k] for k in self._filled], rows)
+
+    @property
+    def _filled(self) -> list[int]:
+        """The columns that the cell fills: elman has no gates."""
+        return [k for k, name in enumerate(self.COLUMNS) if name != "gates" or any(row.gates for row in self.rows)]
+
+    def _readable(self, most: int = 5) -> list[list[str]]:
+        """Filled cells. Tokens that are only space are named; in the other columns a new line begins another vector."""
+        rows = (
+            [_named_token(cell) if k in TOKENS else cell for k, cell in enumerate(row)] for row in self.cells(most=most)
+        )
+        return [[row[k] for k in self._filled] for row in rows]
 
     def _repr_html_(self) -> str:
         return f"<table>{self._html()}</table>"
@@ -115,19 +127,15 @@ class TraceTable(Result):
         return _PAGE.format(title=html.escape(title), table=self._html())
 
     def _html(self) -> str:
-        # columns that a cell leaves empty are left out: elman has no gates
-        shown = [k for k, name in enumerate(self.COLUMNS) if name != "gates" or any(row.gates for row in self.rows)]
         symbols = {"weighted vector": "W x + b", "current state": "s", "weighted state": "U s", "next state": "s′"}
         head = "".join(
             f"<th>{html.escape(name)}{f'<br><i>{symbols[name]}</i>' if name in symbols else ''}</th>"
-            for name in (self.COLUMNS[k] for k in shown)
+            for name in (self.COLUMNS[k] for k in self._filled)
         )
         body = []
-        for row, cells in zip(self.rows, self.cells(), strict=True):
+        for row, cells in zip(self.rows, self._readable(), strict=True):
             kind = ' class="wrong"' if row.error else ""
-            # tokens that are only space are named; in the other columns a new line begins another vector
-            cells = [_named_token(cell) if k in TOKENS else cell for k, cell in enumerate(cells)]
-            inner = "".join(f"<td>{html.escape(cells[k]).replace(chr(10), '<br>')}</td>" for k in shown)
+            inner = "".join(f"<td>{html.escape(cell).replace(chr(10), '<br>')}</td>" for cell in cells)
             body.append(f"<tr{kind}>{inner}</tr>")
         return f"<thead><tr>{head}</tr></thead><tbody>\n" + "\n".join(body) + "\n</tbody>"
 

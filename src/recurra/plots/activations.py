@@ -16,6 +16,7 @@ def paint_activations(axis: Any, found: Activations) -> None:
     a = found.a.numpy()
     for k, name in enumerate(found.values):
         look = {"color": COLOURS[k % 6], "ls": DASHES[k % 4], "lw": 2.5, "label": name}
+        look["zorder"] = 2.5 if look["ls"] != "-" else 2  # where lines are one, what is dashed shows what is below
         above.plot(a, found.values[name].numpy(), **look)
         below.plot(a, found.slopes[name].numpy(), **look)
     above.set(ylabel="φ(a)", ylim=(-1.6, 2.6), title="Activation functions and their slopes")

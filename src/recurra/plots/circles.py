@@ -53,7 +53,7 @@ def paint_circles(axis: Any, machine: Automaton) -> None:
             axis.add_patch(Circle(at, 0.9 * radius, fc="none", ec=COLOURS[0], lw=1.2, zorder=5))
         look: dict[str, Any] = {"ha": "center", "va": "center", "fontweight": "bold", "zorder": 6, "color": ink}
         axis.text(*at, name, size=letters, **look)
-    words: list[tuple[str, list[Any]]] = []
+    words: list[tuple[str, str, list[Any]]] = []
     for edge in edges(machine):
         if edge.to < 0 and edge.to != NOWHERE:
             continue
@@ -69,7 +69,7 @@ def paint_circles(axis: Any, machine: Automaton) -> None:
                 )
                 loop.set_gid(f"edge-{edge.start}-{edge.to}")
                 axis.add_patch(loop)
-            words.append((label, [np.array([x + out[0] * radius * 2.25, y + out[1] * radius * 2.25])]))
+            words.append((label, colour, [np.array([x + out[0] * radius * 2.25, y + out[1] * radius * 2.25])]))
             continue
         arrow = FancyArrowPatch(
             (x, y),
@@ -87,13 +87,14 @@ def paint_circles(axis: Any, machine: Automaton) -> None:
         )
         arrow.set_gid(f"edge-{edge.start}-{edge.to}")
         axis.add_patch(arrow)
-        words.append((label, [_on_arc((x, y), places[edge.to], along) for along in ALONG]))
+        words.append((label, colour, [_on_arc((x, y), places[edge.to], along) for along in ALONG]))
     axis.set(xlim=(-room, room), ylim=(-room, room), aspect="equal")
     axis.axis("off")
     free = Room(axis)
     free.keep_free([np.array(place) for place in places], points=radius * 72 * side / (2 * room))
-    box = {"fc": paper, "ec": "none", "pad": 0.6, "alpha": 0.88}
-    for label, anchors in words:
+    for label, colour, anchors in words:
+        # an edge in the arrow's colour: where arrows cross, it says whose symbols these are
+        box = {"fc": paper, "ec": colour, "lw": 0.7, "boxstyle": "round,pad=0.15", "alpha": 0.9}
         free.write(label, anchors, fontsize=0.85 * letters, bbox=box, color=ink)
 
 

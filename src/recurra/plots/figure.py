@@ -7,6 +7,7 @@ those of Okabe & Ito, which people with colour-blind eyes tell apart; lines diff
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -141,10 +142,25 @@ def save(figure: Any, file: Path) -> None:
 
 
 def plain_ticks(*axes: Any) -> None:
-    """Powers of ten as plain numbers: a label that is mathematics would be shown as it is written."""
+    """Numbers on logarithmic axes as plain text: a label that is mathematics would be shown as it is written.
+
+    Where there are few powers of ten, 2 and 5 stand between them.
+    """
+    from matplotlib.ticker import LogLocator
+
     for each in axes:
-        each.set_major_formatter("{x:g}")
+        low, high = each.get_view_interval()
+        each.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low else (1.0,)))
+        each.set_major_formatter(lambda value, _: written_power(value))
         each.set_minor_formatter("")
+
+
+def written_power(value: float) -> str:
+    """0.01, 2, 1000; 10⁶."""
+    power = round(math.log10(value))
+    if 1e-3 <= value <= 1e4 or not math.isclose(value, 10.0**power):
+        return f"{value:g}"
+    return "10" + str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def inks(axis: Any) -> tuple[Any, Any]:

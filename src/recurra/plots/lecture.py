@@ -51,12 +51,40 @@ def paint_vector_sum(axis: Any, found: VectorSum) -> None:
     for place in places:
         if place.any():
             solid.quiver(0, 0, 0, *place, color=COLOURS[0], lw=2.5, arrow_length_ratio=0.08)
+    top = np.maximum(places.max(0), 1) * 1.1
+    solid.set(xlim=(0, top[0]), ylim=(0, top[1]), zlim=(0, top[2]))
+    solid.set(xlabel=found.axes[0], ylabel=found.axes[1], zlabel=found.axes[2])
+    for side, high in ((solid.xaxis, top[0]), (solid.yaxis, top[1]), (solid.zaxis, top[2])):
+        side.set_pane_color((0, 0, 0, 0))
+        side.set_ticks(range(int(high) + 1))
+    solid.view_init(elev=22, azim=-50)
+    turned = solid.get_proj()
+
+    def seen(place: Any) -> Any:
+        """Where a place is on the paper, as names must stand beside arrows there."""
+        x, y, _, scale = turned @ (*place, 1)
+        return np.array([x, y]) / scale
+
+    climbs = set()
     for k, trigger in enumerate(found.triggers):
         step = places[k + 1] - places[k]
         if step.any():
             solid.quiver(*places[k], *step, color=COLOURS[1], lw=2.2, ls="--", arrow_length_ratio=0.12)
-            middle = places[k] + 0.55 * step
-            words = solid.text(*middle, f"   {k + 1} {trigger}", color=COLOURS[1], size=12, va="top")
+            along = seen(places[k + 1]) - seen(places[k])
+            right, up = along / np.hypot(*along)
+            if right > 0.2 and up > 0:
+                climbs.add(tuple(places[k]))
+            # on the right of who walks along the arrow
+            look = {"ha": "left" if up > 0 else "right", "va": "center" if abs(up) > 0.9 else "top"}
+            words = solid.annotate(
+                f"{k + 1} {trigger}",
+                seen(places[k] + 0.4 * step),
+                xytext=(8 * up, -8 * right),
+                textcoords="offset points",
+                color=COLOURS[1],
+                size=12,
+                **look,
+            )
             words.set_path_effects([withStroke(linewidth=3, foreground=paper)])
     together: dict[tuple[float, ...], list[str]] = {}
     for name, place in zip(found.names, places, strict=True):
@@ -65,15 +93,8 @@ def paint_vector_sum(axis: Any, found: VectorSum) -> None:
             group.append(name)
     for place, names in together.items():
         solid.scatter(*place, s=40, color=COLOURS[0])
-        side = {"ha": "left", "va": "bottom"} if any(place) else {"ha": "right", "va": "bottom"}
+        side = {"ha": "left" if any(place) else "right", "va": "top" if place in climbs and any(place) else "bottom"}
         solid.text(*place, f" {', '.join(names)} ", color=ink, size=13, fontweight="bold", **side)
-    top = np.maximum(places.max(0), 1) * 1.1
-    solid.set(xlim=(0, top[0]), ylim=(0, top[1]), zlim=(0, top[2]))
-    solid.set(xlabel=found.axes[0], ylabel=found.axes[1], zlabel=found.axes[2])
-    for side, high in ((solid.xaxis, top[0]), (solid.yaxis, top[1]), (solid.zaxis, top[2])):
-        side.set_pane_color((0, 0, 0, 0))
-        side.set_ticks(range(int(high) + 1))
-    solid.view_init(elev=22, azim=-50)
     solid.set_title("State + trigger = next state, in three of eight dimensions", size=14)
 
 

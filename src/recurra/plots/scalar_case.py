@@ -18,5 +18,6 @@ def paint_scalar_case(axis: Any, case: ScalarCase) -> None:
         logs = np.log10(np.where(sizes > 0, sizes, np.nan))  # where it is exactly zero there is no point
         axis.plot(np.arange(len(logs)), logs, color=COLOURS[k], ls=DASHES[k], lw=2.5, marker=".", label=name)
     axis.set(xlabel="k, steps back", ylabel="log₁₀ of the absolute value", title="One unit: the gradient over time")
+    axis.xaxis.get_major_locator().set_params(integer=True)
     axis.grid(alpha=0.6)
     axis.legend()

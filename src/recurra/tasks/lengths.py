@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import torch
@@ -15,13 +15,12 @@ from recurra.errors import DataError, OptionError
 from recurra.models.language import LanguageModel
 from recurra.models.lengths import LengthLanguageModel, sequence_logs
 from recurra.tasks import word_vectors
-from recurra.tasks.corpus import TextData
-from recurra.tasks.language import LanguageSettings, LanguageTask
+from recurra.tasks.language import LanguageSettings, LanguageTask, names
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import Evaluation, TextScore
 from recurra.tasks.task import StepModelSettings
 from recurra.training.evaluation import evaluating
-from recurra.training.loop import Trainer, Training
+from recurra.training.loop import Trainer
 from recurra.types import Float, Int
 
 
@@ -152,16 +151,6 @@ def _total(model: LengthLanguageModel, batches: Batches) -> Float[Tensor, " 2"]:
 @recipe(LengthTask)
 def lengths() -> LengthSettings:
     """any file with one short sequence per line: data.path=FILE; the length is decided first, P(τ) P(x given τ)"""
-    return LengthSettings(
-        data=TextData(tokens="char", sequences=True, valid=0.1, test=0.1),
-        model=StepModelSettings(cell="lstm", hidden_size=320, embedding_size=32, dropout=0.4, input_dropout=0.1),
-        training=Training(
-            steps=8000,
-            batch_size=64,
-            truncation="none",
-            learning_rate=2e-3,
-            average="ema:0.999",
-            validate_every=1000,
-            save_every=500,
-        ),
-    )
+    like = names.settings
+    model = StepModelSettings(**{each.name: getattr(like.model, each.name) for each in fields(StepModelSettings)})
+    return LengthSettings(data=like.data, model=model, training=like.training)
