@@ -22,7 +22,7 @@ OPERATIONS = (
 )
 GROUPS: dict[str, tuple[str, ...]] = {
     "Train, open, fit, export, serve": ("train", "fit", "open", "runs", "Run", "RECIPES", "export", "serve", "lab"),
-    "Layers": ("Recurrent", "Stepper", "Tree", "Trace", "State", "spectral_radius"),
+    "Layers": ("Recurrent", "Stepper", "Tree", "Trace", "State", "detach", "spectral_radius"),
     "Cells": (
         *(
             "cell",
@@ -38,7 +38,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
             "Fixed",
             "Ramp",
         ),
-        *("Scattered", "zoneout", "recurrent_dropout"),
+        *("Groups", "Scattered", "zoneout", "recurrent_dropout"),
     ),
     "Analyses": (
         *("find_fixed_points", "vector_field", "gradient_flow", "lyapunov", "extract_automaton", "find_units"),

@@ -133,7 +133,9 @@ def change_weights(run: Path, change: Callable[[str, torch.Tensor], torch.Tensor
 
 
 def test_weights_that_are_no_numbers(memory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    change_weights(memory, lambda _, value: torch.full_like(value, float("nan")))
+    change_weights(
+        memory, lambda _, value: torch.full_like(value, float("nan")) if value.is_floating_point() else value
+    )
     assert "holds NaN or ±inf" in refused(["explain", str(memory), "--gradients", "--steps", "20"], capsys)
     assert "NaN" in refused(["explain", str(memory), "--fixed-points"], capsys)
 

@@ -120,7 +120,8 @@ def shake(draw: random.Random, value: Any) -> Any:
                 return value + [value[at]] * draw.choice((1, 2, 500))
         return [*value[:at], shake(draw, value[at]), *value[at + 1 :]]
     if isinstance(value, int | float) and not isinstance(value, bool) and draw.random() < 0.4:
-        return draw.choice((value + 1, value - 1, -value, value * 10, value * 10**6, str(value), [value], value * 1e-3))
+        changed = (value + 1, value - 1, -value, value * 10, value * 10**6, str(value), [value])
+        return draw.choice((*changed, value * 1e-3) if abs(value) < 1e300 else changed)
     return draw.choice((*VALUES, draw.choice(NASTY)))
 
 

@@ -73,3 +73,15 @@ def test_a_sequence_without_steps_is_refused_as_torch_does(rows):
         rc.ShapeError, match=rf"lstm expects inputs \[B, T, D\] with at least one step; got \[{rows}, 0, {D}\]"
     ):
         rc.Recurrent("lstm", D, H)(torch.zeros(rows, 0, D))
+
+
+def test_the_first_state_belongs_to_one_call():
+    """What a user writes into a final state, or a transform of torch leaves, never reaches the next call."""
+    layer = rc.Recurrent("gru", 3, 4)
+    x = torch.randn(2, 5, 3)
+    expected = layer(x).outputs
+    torch.func.functional_call(layer, dict(layer.named_parameters()), (x,))
+    torch.func.grad(lambda given: layer(given).outputs.sum())(x)
+    for (state,) in layer(x, lengths=torch.zeros(2, dtype=torch.int64)).final[0]:
+        state.data.fill_(7.0)
+    assert torch.equal(layer(x).outputs, expected)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -21,16 +20,6 @@ from recurra.layers.dropout import check_share
 from recurra.layers.initial import Initialiser, constrained, fill, fill_constrained, kept_initialiser
 from recurra.layers.names import encode_names, fit_names
 from recurra.types import CellState, Float, Int
-
-SMALL = 2**16
-"""Numbers of a state whose zeros are made once and shared by runs: making them anew takes longer than a step."""
-
-
-@lru_cache(maxsize=64)
-def _shared_zeros(K: int, B: int, H: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Only for engines, which do not write to them."""
-    with torch.inference_mode(False):
-        return torch.zeros(K, B, H, dtype=dtype, device=device)
 
 
 class Direction(nn.Module):
@@ -190,13 +179,7 @@ class Direction(nn.Module):
         with quiet:  # on a CPU every engine computes in the weights' dtype
             weights = self.weights(T, B)
             dtype = weights.W.dtype
-            if state is not None:
-                initial = tuple(time_first(each.to(dtype)) for each in state)
-            elif len(self.initial) or torch.compiler.is_compiling() or B * self.hidden_size > SMALL:
-                initial = self.first_state(B)
-            else:
-                H, states = self.hidden_size, cell.graph.states
-                initial = tuple([_shared_zeros(each.depth, B, H, dtype, weights.W.device) for each in states])
+            initial = self.first_state(B) if state is None else tuple(time_first(each.to(dtype)) for each in state)
             x = x.to(dtype) if on_cpu else x
             run = run_cell(engine, cell, self.text, weights, x, initial, lengths, record=record)
             recorded = self._record(weights, x, initial, run) if record else {}

@@ -30,7 +30,7 @@ struct Sequence {
     Rows noise[some(NOISES)];                 // masks
     // what `place` fills in
     long workers;                 // threads that share the batch rows
-    long direct;                  // whether weights are read where they lie: there are too few rows to pack them for
+    long direct;                  // given: whether weights may be read where they lie; then: whether there are so few rows that they are
     real* workspace;              // a share for each of them
     real* tape;                   // [T, B, SLOTS H]: drives, then what the backward run needs
     real* weights_x;              // packed: W

@@ -36,7 +36,7 @@ class Launch:
         self.forward_scratch, self.backward_scratch = kernel.forward_scratch(forward), kernel.backward_scratch(backward)
         # numbers that are left 0 between what both runs are given and what is their own
         self._units, self._noises = max(1, len(graph.parameters)), 3 * max(1, len(graph.noises))
-        self._placed = (0,) * (5 + max(1, len(kernel.plan.groups)))
+        self._placed = (0,) * (3 + max(1, len(kernel.plan.groups)))
         self._hidden = (0,) * (len(self.depths) - len(self.shapes))
         arguments = len({number for number in kernel.plan.arguments if number is not None})
         self._own = (0,) * (3 + max(1, arguments))
@@ -54,11 +54,16 @@ class Launch:
         final: Sequence[Tensor],
         memory: int,
     ) -> None:
-        """All steps: `states` and `final` are written. `memory`: where to put what the backward run needs; 0: nowhere."""
+        """All steps: `states` and `final` are written. `memory`: where to put what the backward run needs; 0: nowhere.
+
+        Weights that are read where they lie are summed in another order than packed ones. That is for training alone: a run that
+        keeps nothing gives each batch row the same bits whatever stands beside it, whole or in chunks, which sessions rely on.
+        """
+        direct = memory != 0
         scratch = Buffer(self.forward_scratch + (0 if memory else self.kept), self.kernel.dtype)
         if not memory:
             memory = scratch.address + self.forward_scratch * self.kernel.dtype.itemsize
-        given = self._common(tensors, units, masks, lengths, states, memory, scratch.address)
+        given = self._common(tensors, units, masks, lengths, states, memory, scratch.address, direct)
         first = [number for value in initial for number in _rows(value)]
         self.kernel.forward(self._pack_forward(*given, *first, *(value.data_ptr() for value in final)))
 
@@ -76,7 +81,7 @@ class Launch:
     ) -> None:
         """The adjoint of all steps; `gradients` (of x, W, b, U, units, initial states) are written where they are wanted."""
         scratch = Buffer(self.backward_scratch, self.kernel.dtype)
-        given = self._common(tensors, units, masks, lengths, states, memory, scratch.address)
+        given = self._common(tensors, units, masks, lengths, states, memory, scratch.address, True)
         there = [number for value in arriving for number in _rows(value)]
         d_x, d_W, d_b, d_U, *rest = gradients
         of_units, of_states = rest[: len(units)], rest[len(units) :]
@@ -102,6 +107,7 @@ class Launch:
         states: Sequence[Tensor],
         memory: int,
         scratch: int,
+        direct: bool,
     ) -> list[int]:
         x, W, b, U = tensors
         addresses: list[int] = [0] if lengths is None else [lengths.data_ptr()]
@@ -114,7 +120,7 @@ class Launch:
             addresses += (number for mask in masks for number in _rows(mask.expand(T, B, H)))
         else:
             addresses += (0, 0, 0)
-        return [*self.sizes, *addresses, *self._placed]
+        return [*self.sizes, *addresses, 0, int(direct), *self._placed]
 
 
 launch = lru_cache(maxsize=1024)(Launch)

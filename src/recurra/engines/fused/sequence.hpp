@@ -26,7 +26,7 @@ static inline void move(const Sequence& a, Step& s, long t) {
 // What the backward run reads too: its size depends on no number of threads.
 static inline long place_kept(Sequence& a) {
     const long work = std::max(a.H * MATRICES, 64L) + DRIVES * a.D;  // for each unit of each step
-    a.direct = a.T * a.B <= FEW_ROWS && a.H % V == 0 && a.D % V == 0;
+    a.direct = a.direct && a.T * a.B <= FEW_ROWS && a.H % V == 0 && a.D % V == 0;
     a.workers = threads_for(a.threads, double(a.T) * a.B * a.H * work, a.B);
     Parts own{a.memory};
     a.tape = own.take(a.T * a.B * SLOTS * a.H);
