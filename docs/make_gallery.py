@@ -250,7 +250,12 @@ def contents() -> list[tuple[str, list[tuple[str, str, str, Callable[[], Any]]]]
                     'run.split_field("Start").plot()',
                     run.split_field("Start").plot,
                 ),
-                ("triggers", "the field of every trigger", "recurra explain RUN --triggers", run.fields().plot),
+                (
+                    "triggers",
+                    "the field of every trigger; dots are where the network rests",
+                    "recurra explain RUN --triggers",
+                    run.fields().plot,
+                ),
                 ("formation", "attractors form", "recurra explain RUN --formation", formed.plot),
             ],
         ),

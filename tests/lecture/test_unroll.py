@@ -20,6 +20,8 @@ def ids(svg: str, start: str) -> set[str]:
 def test_an_elman_network_over_three_steps():
     graph = rc.lecture.unroll("elman", 3)
     assert {name: graph.times_used(name) for name in graph.weights} == {"W": 3, "U": 3, "V": 3}
+    assert "U (U.h) 3 times" in str(graph)
+    assert "V (V) once" in str(rc.lecture.unroll("elman", loss="last"))
     kinds = [node.kind for node in graph.nodes]
     assert {kind: kinds.count(kind) for kind in set(kinds)} == {
         "input": 3,

@@ -87,6 +87,11 @@ class UnrolledGraph(Result):
         """How many arrows share one set of weights."""
         return sum(arrow.weights == weights for arrow in self.arrows)
 
+    def how_often(self, weights: str) -> str:
+        """The same in words."""
+        count = self.times_used(weights)
+        return "once" if count == 1 else f"{count} times"
+
     def size(self, t: int, k: int) -> float:
         """‖∂s(t)/∂s(t−k)‖ as training sees it, t from 1: zero where the truncation cuts."""
         if self.sizes is None:
@@ -97,7 +102,7 @@ class UnrolledGraph(Result):
 
     def __str__(self) -> str:
         shared = ", ".join(
-            f"{name} ({', '.join(names)}) {self.times_used(name)} times" for name, names in self.weights.items()
+            f"{name} ({', '.join(names)}) {self.how_often(name)}" for name, names in self.weights.items()
         )
         kept, all_pairs = int(self.kept.sum()), self.steps * (self.steps + 1) // 2
         reach = f"Truncation {self.truncation} keeps {kept} of {all_pairs} pairs (t, k)."

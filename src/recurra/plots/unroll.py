@@ -198,7 +198,7 @@ class _Drawing:
         self.axis.set(xlim=(min(places) - 0.7, max(places) + 0.7), ylim=(-0.95, UP * (self.top + 1.3) + 0.45))
         self.axis.set_title(f"{graph.cell}, unrolled over {graph.steps} steps", size=15)
         shared = "one name, one set of weights: " + "; ".join(
-            f"{_shown(name)} {graph.times_used(name)} times" for name in graph.weights
+            f"{_shown(name)} {graph.how_often(name)}" for name in graph.weights
         )
         if len(graph.weights) <= 4:
             self.axis.text(min(places) - 0.5, -0.8, shared, size=11, color=self.ink, parse_math=True)

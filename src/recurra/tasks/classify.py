@@ -209,13 +209,14 @@ class ClassificationTask(LabelTask):
         part, name = self.held_out if data is None else (self._read(data), data)
         batches = self.make_batches(part, name)
         targets, combines = batches.targets, model.baseline is not None and bool(model.share)
-        logs = {f"{self.called} + {self.baseline_name}": self._logs(model, batches, model)} if combines else {}
-        logs[self.called] = self._logs(model, batches, model.alone)
+        asked = {f"{self.called} + {self.baseline_name}": model} if combines else {}
+        asked[self.called] = model.alone
+        logs = {called: self._logs(model, batches, ask) for called, ask in asked.items()}
         counts = score_logs(next(iter(logs.values())), targets).counts
         if shuffled:
             mixed_up = self.make_batches(part, name)
             mixed_up.shuffle_steps(self.settings.seed)
-            logs[f"{next(iter(logs))}, shuffled"] = self._logs(model, mixed_up, model)
+            logs |= {f"{called}, shuffled": self._logs(model, mixed_up, ask) for called, ask in asked.items()}
         rows = {called: score_logs(each, targets).scores for called, each in logs.items()}
         if baselines:
             seen = torch.tensor(list(self.names.counts.values()))
