@@ -180,3 +180,13 @@ def test_a_target_that_is_read_at_the_next_step_passes_no_output():
     middle = figure.axes[-1].transData.transform(output.center)
     radius = figure.axes[-1].transData.transform((output.center[0] + output.radius, 0))[0] - middle[0]
     assert min(((places - middle) ** 2).sum(1)) > radius**2
+
+
+def test_the_rolled_graph_has_the_encoder_and_the_decoder():
+    rolled = rc.lecture.unroll("gru", 4, layers=2, decoder=2, feeding="teacher").plot().axes[0]
+    states = [patch.get_gid() for patch in rolled.patches if (patch.get_gid() or "").startswith("node-state-")]
+    assert sorted(states) == [
+        *(f"node-state-{t}-{layer}-0-{part}" for t, layer, part in ((2, 0, "decoder"), (2, 1, "decoder"))),
+        *(f"node-state-4-{layer}-0-encoder" for layer in (0, 1)),
+    ]
+    assert sum(text.get_text() == "at the end" for text in rolled.texts) == 2

@@ -22,6 +22,13 @@ ACROSS, UP = 1.5, 1.25
 """The distance of steps and of rows, for a disk of this radius."""
 GAP = 0.3
 """Steps between an encoder and its decoder."""
+APART = 2.9
+"""How far apart these two stand in the rolled graph."""
+
+
+def _parts(graph: UnrolledGraph) -> list[str]:
+    """Encoder and decoder; or the one part without a name."""
+    return list(dict.fromkeys(node.part for node in graph.nodes))
 
 
 def _columns(graph: UnrolledGraph) -> float:
@@ -31,7 +38,8 @@ def _columns(graph: UnrolledGraph) -> float:
 
 def _size(graph: UnrolledGraph) -> tuple[float, float]:
     rows = graph.layers * (2 if graph.bidirectional else 1) + 3.6
-    return 3.2 + 1.35 * _columns(graph), 0.8 + 1.1 * rows + (0.5 * graph.steps + 1.2 if _has_pairs(graph) else 0)
+    width = 0.5 + 2.7 * len(_parts(graph)) + 1.35 * _columns(graph)
+    return width, 0.8 + 1.1 * rows + (0.5 * graph.steps + 1.2 if _has_pairs(graph) else 0)
 
 
 def _has_pairs(graph: UnrolledGraph) -> bool:
@@ -43,7 +51,7 @@ def paint_unrolled(axis: Any, graph: UnrolledGraph, *, rolled: bool = True, back
     """`rolled`: also the graph with its loop. `backward`: the way of the gradient, where it is known or cut."""
     figure = axis.figure
     axis.remove()
-    widths = [2.0, _columns(graph)] if rolled else [1]
+    widths = [2.0 * len(_parts(graph)), _columns(graph)] if rolled else [1]
     tall = 3.6 + graph.layers * (2 if graph.bidirectional else 1)
     heights = [tall, 0.5 * graph.steps + 0.8] if backward and _has_pairs(graph) else [tall]
     cells = figure.add_gridspec(len(heights), len(widths), width_ratios=widths, height_ratios=heights)
@@ -216,18 +224,30 @@ class _Drawing:
             self.line(self.place(here), self.place(there), COLOURS[1], words, gid, bend=-0.6, **look)
 
     def rolled(self) -> None:
+        parts = _parts(self.graph)
+        ends: dict[Node, tuple[float, float]] = {}
+        for k, part in enumerate(parts):
+            ends |= self.rolled_part(part, APART * k)
+        for arrow in self.graph.arrows:  # what the encoder hands over, after its last step
+            if arrow.start.part != arrow.end.part:
+                own = [node for node in ends if node.kind == "state"]
+                first, last = (
+                    next(node for node in own if (node.part, node.layer) == (each.part, each.layer))
+                    for each in (arrow.start, arrow.end)
+                )
+                self.line(ends[first], ends[last], self.ink, "at the end", bend=-0.25)
+        self.axis.set(xlim=(-1.0, 1.9 + APART * (len(parts) - 1)), ylim=(-0.95, UP * (self.top + 1.3) + 0.45))
+        self.axis.set_title("rolled", size=15)
+
+    def rolled_part(self, part: str, at: float) -> dict[Node, tuple[float, float]]:
+        """One step with its loops; where its nodes stand."""
         graph = self.graph
-        part = "decoder" if any(node.part == "decoder" for node in graph.nodes) else ""
         own = [node for node in graph.nodes if node.part == part]
-        t = max(
-            node.step
-            for node in own
-            if node.kind in ("output", "loss") or (node.kind == "state" and node.step <= graph.steps)
-        )
-        shift = self.place(Node("state", t, part=part))[0]
+        t = max(node.step for node in own if node.kind == "state" and (part or node.step <= graph.steps))
+        shift = self.place(Node("state", t, part=part))[0] - at
         base = {node: (self.place(node)[0] - shift, self.place(node)[1]) for node in own if node.step == t}
-        for node, at in base.items():
-            self.disk(node, at, "t")
+        for node, where in base.items():
+            self.disk(node, where, "t")
         loops = {}
         for arrow in graph.arrows:
             if arrow.start in base and arrow.end in base:
@@ -244,8 +264,7 @@ class _Drawing:
             fed = arrow.kind == "fed"
             top = base.get(Node(arrow.start.kind, t, part=part)) if fed else None
             self.loop(base[node], weights, delay, top)
-        self.axis.set(xlim=(-1.0, 1.9), ylim=(-0.95, UP * (self.top + 1.3) + 0.45))
-        self.axis.set_title("rolled", size=15)
+        return base
 
     def loop(self, at: tuple[float, float], weights: str, delay: int, top: tuple[float, float] | None) -> None:
         """From a state, or from what is fed (`top`), back to the state."""
