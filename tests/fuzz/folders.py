@@ -157,7 +157,8 @@ def damage(draw: random.Random, folder: Path) -> str:
         if file.suffix == ".jsonl":
             rows = [json.loads(line) for line in file.read_text().splitlines()]
             at = draw.randrange(len(rows))
-            rows[at] = shake(draw, {key: value for key, value in rows[at].items() if key != "crc"})
+            row = rows[at]
+            rows[at] = shake(draw, {k: v for k, v in row.items() if k != "crc"} if isinstance(row, dict) else row)
             if draw.random() < 0.5 and all(isinstance(row, dict) for row in rows):
                 with contextlib.suppress(Exception):  # with sound checksums, where there can be any
                     file.unlink()

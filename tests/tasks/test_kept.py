@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import recurra as rc
-from recurra.errors import RunError
+from recurra.errors import DataError, RunError
 from recurra.tasks.catalogue import RECIPES
 from recurra.tasks.kept import check_kept
 from recurra.tasks.task import Task
@@ -51,3 +51,15 @@ def test_every_task_that_keeps_something_says_what() -> None:
     }
     assert silent == set()
     assert rc.RECIPES
+
+
+@pytest.mark.parametrize("sizes", [[[3]], [[3, 2, 1]], [[-1, 2]], [[10**12, 2]]])
+def test_sizes_that_no_counts_have(sizes: list[list[int]]) -> None:
+    kept = {"activities": ["", "a"], "values": {}, "mean": [], "scale": [], "gap": [], "markov": sizes}
+    chosen = RECIPES["events"]
+    with pytest.raises(DataError, match="which no counts have"):
+        chosen.task(chosen.settings, vocabulary=kept).make_model()
+
+
+def test_the_largest_seed() -> None:
+    RECIPES["feedforward"].configure({"seed": 2**63 - 1, "data.count": 8}).make_vocabulary()

@@ -138,7 +138,8 @@ def read_parts(data: FeedforwardData, seed: int) -> Parts:
     if data.path is None:
         # three seeds that are never the same, whatever the recipe's own is
         sizes = (data.count, HELD_OUT, HELD_OUT)
-        return Parts(*(synthetic(data.task, size, 3 * seed + k, data.noise) for k, size in enumerate(sizes)))
+        seeds = ((3 * seed + k + 2**63) % 2**64 - 2**63 for k in range(len(sizes)))  # a seed of torch has 64 bits
+        return Parts(*(synthetic(data.task, size, own, data.noise) for size, own in zip(sizes, seeds, strict=True)))
     examples = read_labelled(data.path, data.label, data.label_file)
     parts = split_lines(range(len(examples)), data.valid, data.test, seed)
     if not parts[0] or not parts[1]:
