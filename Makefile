@@ -34,10 +34,12 @@ test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
 
 # Broken files and odd values for every reader and setting. What is found is kept under fuzz/, with the line that repeats it.
+# With GUIDED=1, readers and settings by what reaches new lines of code, where atheris is installed.
 MINUTES ?= 10
+GUIDED ?=
 
 fuzz: $(STAMP)
-	$(BIN)/python -m tests.fuzz.campaign --minutes $(MINUTES)
+	$(BIN)/python -m tests.fuzz.$(if $(GUIDED),guided,campaign) --minutes $(MINUTES)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -62,16 +64,17 @@ bench: $(STAMP)
 	$(BIN)/recurra bench cells
 
 # On a machine with a GPU, whose $(PYTHON) has torch for it: agreement first, then every figure of docs/benchmarks-gpu.md and
-# docs/engines.md. TEXT is a text of a million characters or so.
-GPU_SIZES := 16x1024x256,16x1024x512,16x1024x768,64x256x512,1x1024x256,16x1024x200,128x512x1024
+# docs/engines.md, in some minutes. TEXT is a text of a million characters or so.
+GPU_SIZES := 64x32x128,32x128x256,32x128x650,256x64x512,16x1024x256,16x1024x512,16x1024x768,64x256x512,1x1024x256,128x512x1024
 GPU_BENCH := PYTHONPATH=src $(PYTHON) -m recurra bench
-GPU_CELLS := $(GPU_BENCH) cells --device cuda --no-loop --no-streaming --engines fused --repeats 5 --sizes $(GPU_SIZES)
+GPU_CELLS := $(GPU_BENCH) cells --device cuda --no-loop --no-jax --no-streaming --engines fused --repeats 5
 TEXT ?= README.md
 
 gpu:
-	PYTHONPATH=src $(PYTHON) -m pytest -m gpu -p no:cacheprovider
-	$(GPU_CELLS) --dtype bfloat16 --cells lstm,gru,gru_after,elman,leaky,lstm_peephole,examples/fading.py:fading
-	$(GPU_CELLS) --dtype float32 --cells lstm,gru,gru_after
+	PYTHONPATH=src $(PYTHON) -m tests.gpu
+	$(GPU_CELLS) --dtype bfloat16 --cells lstm,gru_after,gru --sizes 64x1x128,$(GPU_SIZES)
+	$(GPU_CELLS) --dtype float32 --cells lstm,gru_after --sizes 16x1024x256,16x1024x512,64x256x512
+	$(GPU_BENCH) parallel
 	$(GPU_BENCH) language $(TEXT) --device cuda
 
 $(STAMP): pyproject.toml constraints.txt

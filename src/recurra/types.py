@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from torch import Tensor
+from torch.utils._pytree import register_dataclass
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -68,6 +69,7 @@ class Trace:
     record: Record | None = None
 
 
+register_dataclass(Trace)  # `torch.export` takes it apart and puts it together
 Value = TypeVar("Value")
 
 MOST, DEEPEST = 10_000_000, 100

@@ -1,7 +1,6 @@
 """What the tests of the fused engine share: layers that neither die nor explode over long runs, and whole runs by name."""
 
 import math
-from dataclasses import replace
 
 import torch
 from hypothesis import assume
@@ -29,7 +28,6 @@ from recurra import (
 )
 from recurra.engines.fused import gpu
 from recurra.engines.fused.gpu_kernel import Tiles
-from recurra.engines.fused.stages import plan
 from recurra.engines.protocol import YES, Run, Support, Weights
 from tests.helpers import flatten, random_state
 
@@ -192,8 +190,6 @@ class Tiled:
         return YES
 
     def run(self, cell: Cell, weights: Weights, x: Tensor, initial, lengths, *, record: bool = False) -> Run:
-        made = plan(cell.graph)
-        weights = replace(weights, units=made.folded.units(weights.units)) if made.folded.made else weights
-        run = gpu.run_tiled(made, weights, x, initial, lengths, record=record, dtype=self.dtype, tiles=self.tiles)
+        run = gpu.run_tiled(cell, weights, x, initial, lengths, record=record, dtype=self.dtype, tiles=self.tiles)
         states = None if run.states is None else tuple(each.float() for each in run.states)
         return Run(run.outputs.float(), tuple(each.float() for each in run.final), states)

@@ -7,10 +7,22 @@ import torch
 from torch import Tensor
 
 from recurra.engines.choose import ENGINES
-from tests.helpers import CELLS, B, D, H, compare_engines, make_layer, map_state, random_state, run_all, supporting
+from tests.helpers import (
+    CELLS,
+    B,
+    D,
+    H,
+    agreement_marks,
+    compare_engines,
+    make_layer,
+    map_state,
+    random_state,
+    run_all,
+    supporting,
+)
 
 PAIRS = [
-    pytest.param(cell, engine, id=f"{engine}-{name}")
+    pytest.param(cell, engine, id=f"{engine}-{name}", marks=agreement_marks(engine, name))
     for engine in ENGINES
     if engine != "eager"
     for name, cell in CELLS.items()
@@ -97,11 +109,15 @@ def test_engine_agrees_with_eager_on_gpu(cell, engine, stack):
         if dtype == torch.float64:
             compare_engines(layer, engine, x, state, lengths, tolerance=1e-10)
             continue
-        # a network that amplifies has no digits left in float32: then the engine must be about as good as the plain loop is
+        # a network that amplifies has no digits left in float32: then the engine must be about as good as the plain loop is.
+        # Three products in tf32 keep 22 bits of each factor, where the plain loop's keep 24: four to sixteen times its error
+        share = 16 if engine == "fused" else 2
         double = None if state is None else map_state(Tensor.double, state)
         exact = run_all(copy.deepcopy(layer).double(), x.double(), double, lengths)
         ours, loop = (
             relative_errors(run_all(layer, x, state, lengths, engine=name), exact) for name in (engine, "eager")
         )
-        worse = {name: (error, loop[name]) for name, error in ours.items() if not error <= max(1e-4, 2 * loop[name])}
+        worse = {
+            name: (error, loop[name]) for name, error in ours.items() if not error <= max(1e-4, share * loop[name])
+        }
         assert not worse

@@ -1,27 +1,21 @@
 """Kernels written in CUDA C++: on a GPU as they are, elsewhere on one made of the processor's threads."""
 
-import ctypes
-import hashlib
-import subprocess
-from pathlib import Path
-
 import pytest
 import torch
 
 from recurra import CATALOGUE, Learned, Recurrent, cell, exp, sqrt, tanh, where
 from recurra.cells.notation import Cell
 from recurra.engines.choose import ENGINES
-from recurra.engines.fused import budget, gpu, nvrtc
-from recurra.engines.fused.build import find_compiler
+from recurra.engines.fused import budget, gpu, gpu_chunks, nvrtc
 from recurra.engines.fused.gpu_kernel import Tiles
 from recurra.engines.fused.stages import plan
 from recurra.engines.fused.tiles import choose_tiles
 from recurra.errors import EngineError
+from tests.engines.conftest import LAUNCHED
 from tests.engines.fused_helpers import Tiled, counter, crossed, echo, mixer, tower
 from tests.helpers import CELLS, D, compare_engines, loss_of, make_layer, map_state, random_state, run_all
 
 HERE = torch.device("cpu")
-SIMULATED = Path(__file__).parent / "simulated"
 SOME = CELLS | {each.name: each for each in (echo, tower, crossed, mixer, counter)}
 
 
@@ -30,57 +24,13 @@ def is_native(cell: Cell) -> bool:
     return bool(made.groups) and made.forward.means == made.backward.means == 0
 
 
-LAUNCHED: list[str] = []
-"""The functions that ran on the simulated machine, in order."""
-
-
-class Simulated:
-    """A kernel run by threads of the processor: `tests/engines/simulated/machine.cuh`."""
-
-    def __init__(self, source: str, function: str, shared: int, folder: Path):
-        name = hashlib.sha256(source.encode()).hexdigest()[:16]
-        text, library = folder / f"{name}.cpp", folder / f"{name}.so"
-        if not library.exists():
-            text.write_text(source)
-            compile_simulated("-shared", "-include", str(folder / "standard.hpp"), str(text), "-o", str(library))
-        self.library, self.function, self.shared = ctypes.CDLL(str(library)), function, shared
-
-    def __call__(self, blocks: int, groups: int, values: list[int]) -> None:
-        LAUNCHED.append(self.function)
-        held = (ctypes.c_int64 * 96)(*values)
-        self.library.launch(getattr(self.library, self.function), blocks, groups, self.shared, held)
-
-
-def compile_simulated(*arguments: str) -> None:
-    folders = [f"-I{folder}" for folder in (SIMULATED, nvrtc.HEADERS[0].parent)]
-    flags = ["-std=c++20", "-O1", "-w", "-fPIC", "-pthread", *folders]
-    subprocess.run([find_compiler(), *flags, *arguments], check=True)
-
-
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory):
-    """The folder of compiled kernels. The standard library's headers are compiled once: they are most of a kernel's time."""
-    folder = tmp_path_factory.mktemp("kernels")
-    if find_compiler() is None:
-        pytest.skip("there is no C++ compiler")
-    header = folder / "standard.hpp"
-    lines = (SIMULATED / "machine.cuh").read_text().splitlines()
-    header.write_text("\n".join(line for line in lines if line.startswith("#include <")) + "\n")
-    compile_simulated("-x", "c++-header", str(header), "-o", f"{header}.gch")
-    return folder
-
-
 @pytest.fixture
-def simulate(monkeypatch, libraries):
-    def kernel(source, function, warps, shared, device):
-        return Simulated(source, function, shared, libraries)
-
+def simulate(monkeypatch, simulated):
     def use(forward: Tiles, backward: Tiles | None = None, dtype: torch.dtype = torch.bfloat16) -> str:
         LAUNCHED.clear()
         monkeypatch.setitem(ENGINES, "tiled", Tiled(forward, backward or forward, dtype))
         return "tiled"
 
-    monkeypatch.setattr(nvrtc, "kernel", kernel)
     return use
 
 
@@ -201,6 +151,49 @@ def test_a_diverged_network_ends(simulate, dtype):
     assert LAUNCHED == ["forward"]
 
 
+@pytest.mark.parametrize("name", ["lstm", "mingru"])
+def test_no_first_states_are_zeros(simulated, name):
+    """With and without gradients, step after step and in chunks."""
+    direction = Recurrent(name, D, H).layers[0][0]
+    weights, x = direction.weights(5, 3), torch.randn(5, 3, D)
+    tiles = (small(), small())
+
+    def run(initial):
+        if name == "mingru":
+            return gpu_chunks.run(
+                direction.cell, weights, x, initial, None, record=False, length=2, dtype=torch.float32
+            )
+        options = {"record": False, "dtype": torch.float32, "tiles": tiles}
+        return gpu.run_tiled(direction.cell, weights, x, initial, None, **options)
+
+    found = []
+    for initial in ((), direction.first_state(3)):
+        made = run(initial)
+        gradient = torch.autograd.grad(made.outputs.square().sum() + made.final[0].sum(), [direction.W, direction.b])
+        with torch.no_grad():
+            assert torch.equal(run(initial).outputs, made.outputs)
+        found.append([made.outputs, *made.final, *gradient])
+    assert all(map(torch.equal, *found))
+
+
+@pytest.mark.parametrize("name", ["lstm", "mingru"])
+def test_second_derivatives_take_the_plain_loop(simulated, name):
+    layer, x = Recurrent(name, D, H), torch.randn(2, 4, D, requires_grad=True)
+    direction = layer.layers[0][0]
+    weights, steps = direction.weights(4, 2), x.transpose(0, 1)
+    if name == "mingru":
+        outputs = gpu_chunks.run(direction.cell, weights, steps, (), None, record=False, length=2).outputs
+    else:
+        options = {"record": False, "dtype": torch.float32, "tiles": (small(), small())}
+        outputs = gpu.run_tiled(direction.cell, weights, steps, (), None, **options).outputs
+    layer.engine = "eager"
+    found = []
+    for made in (outputs.transpose(0, 1), layer(x).outputs):
+        (first,) = torch.autograd.grad(made.square().sum(), x, create_graph=True)
+        found += torch.autograd.grad(first.square().sum(), x)
+    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-6)
+
+
 def test_names_of_states_do_not_meet_those_of_their_roles(simulate):
     @cell
     def natural(x, U, h, h_final, h_initial, h_arriving):
@@ -233,8 +226,8 @@ def test_the_forward_kernel_of_an_lstm_waits_once_for_one_product_of_four_gates(
     source = gpu.source_of(CATALOGUE["lstm"].graph, "cuda").split("// lstm, backward")[0]
     assert source.count(".multiply(") == source.count("sync();") == 1
     assert "Product<256, 4, false, 2>" in source
-    assert source.count("put(s_h +") == 1
-    assert source.index("put(s_h +") < source.index("put(tape")  # what others wait for comes first
+    assert source.count("put(s_h + (t + 1)") == 1
+    assert source.index("put(s_h + (t + 1)") < source.index("put(tape")  # what others wait for comes first
 
 
 def test_cells_without_products_are_left_to_triton():

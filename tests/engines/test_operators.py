@@ -26,10 +26,10 @@ DOUBLE = torch.float64
 class Words(nn.Module):
     """A language model of two layers."""
 
-    def __init__(self, **options):
+    def __init__(self, cell="lstm", **options):
         super().__init__()
         self.embedding = nn.Embedding(11, 6)
-        self.layer = Recurrent("lstm", 6, 5, layers=2, **options)
+        self.layer = Recurrent(cell, 6, 5, layers=2, **options)
         self.head = nn.Linear(5, 11)
 
     def forward(self, tokens, lengths=None):
@@ -74,7 +74,7 @@ def compiled(unchecked):
 
 @pytest.mark.parametrize("engine", ["auto", *ENGINES])
 def test_a_compiled_model_is_one_graph_for_all_sizes(engine, compiled):
-    model = words(engine=engine)
+    model = words(cell="lru" if engine == "scan" else "lstm", engine=engine)
     fast = compiled(model)
     for B, T in ((3, 7), (2, 9), (5, 4)):
         tokens, lengths = torch.randint(11, (B, T)), torch.randint(0, T + 1, (B,))
@@ -126,6 +126,20 @@ def test_an_exported_model_runs_at_other_sizes(engine, unchecked):
     for B, T in ((3, 7), (2, 33), (9, 2)):
         tokens = torch.randint(11, (B, T))
         torch.testing.assert_close(exported.module()(tokens), model(tokens))
+
+
+def test_an_exported_layer_gives_a_trace(unchecked):
+    sizes = {0: torch.export.Dim("B", min=2), 1: torch.export.Dim("T", min=2)}
+    layer, x = Recurrent("lstm", 3, 8), torch.randn(5, 33, 3)
+    program = torch.export.export(layer, (torch.randn(4, 20, 3),), dynamic_shapes={"x": sizes})
+    torch.testing.assert_close(program.module()(x).outputs, layer(x).outputs)
+
+
+def test_a_compiled_layer_of_no_rows(compiled):
+    fast = compiled(Recurrent("lstm", 3, 8))
+    with torch.no_grad():
+        assert fast(torch.zeros(0, 5, 3)).outputs.shape == (0, 5, 8)
+        assert fast(torch.zeros(0, 5, 3), lengths=torch.zeros(0, dtype=torch.int64)).outputs.shape == (0, 5, 8)
 
 
 def test_an_exported_model_runs_in_another_process(tmp_path, unchecked):

@@ -190,6 +190,7 @@ def launched(monkeypatch):
         return compiled(source, function, *rest)
 
     monkeypatch.setattr(nvrtc, "kernel", kernel)
+    gpu.compiled.cache_clear()
     return functions
 
 

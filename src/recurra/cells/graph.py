@@ -7,7 +7,7 @@ one group. Everything else in Recurra (engines, pictures, pages, Jacobians) star
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -363,19 +363,54 @@ class Graph:
     def __str__(self) -> str:
         return "\n".join(self.equations())
 
+    @cached_property
+    def chains(self) -> tuple[tuple[str, ...], ...]:
+        """The states in groups that feed back on each other, each after the groups that it reads. A state without feedback is a
+        group of its own."""
+        reads = {
+            state.name: {node.name for node in walk([update]) if node.kind == "state"}
+            for state, update in zip(self.states, self.updates, strict=True)
+        }
+        reached = {name: set(names) for name, names in reads.items()}
+        for middle in reads:  # everything that a state depends on, however far back
+            for name in reads:
+                if middle in reached[name]:
+                    reached[name] |= reached[middle]
+        groups: list[tuple[str, ...]] = []
+        for name in sorted(reads, key=lambda name: len(reached[name] | {name})):
+            together = tuple(
+                other for other in reads if other == name or {name, other} <= reached[name] & reached[other]
+            )
+            if together not in groups:
+                groups.append(together)
+        return tuple(groups)
+
+    @cached_property
+    def obstacle_to_scan(self) -> str:
+        """Why scans cannot compute all of time at once; empty where they can. No unit may read another, and each group of
+        `chains` must be affine in its own states, given the inputs and the states of the groups before it."""
+        if self.matrices:
+            return "has recurrent products, so units wait for each other"
+        if any(node.kind == "norm" for node in self.nodes):
+            return "normalises over its units, so they wait for each other"
+        updates = {state.name: update for state, update in zip(self.states, self.updates, strict=True)}
+        if any(_degree(updates[name], group) > 1 for group in self.chains for name in group):
+            return "is not linear in its state"
+        return ""
+
 
 def depends_on_state(node: Node) -> bool:
     return any(inner.kind == "state" for inner in walk([node]))
 
 
-def _degree(root: Node) -> int:
-    """The degree of the node as a polynomial in the state: 0 free of it, 1 affine, 2 anything else."""
+def _degree(root: Node, states: Collection[str] | None = None) -> int:
+    """The degree of the node as a polynomial in these states, or in all: 0 free of them, 1 affine, 2 anything else."""
     degrees: dict[Node, int] = {}
     for node in walk([root]):
         inner = [degrees[argument] for argument in node.arguments]
         match node.kind:
             case "state":
-                degree = 1
+                degree = int(states is None or node.name in states)
             case "drive" | "parameter" | "noise" | "constant":
                 degree = 0
             case "add" | "subtract" | "negate" | "product":

@@ -141,7 +141,7 @@ def _facts(graph: Graph) -> str:
     """What can be told from the equations alone."""
     rows = [("linear in the state, given the inputs", _yes(graph.is_linear))]
     rows.append(("diagonal Jacobian: each unit sees its own past alone", _yes(graph.is_diagonal)))
-    rows.append(("all of time can be computed at once, by a scan", _yes(graph.is_linear and graph.is_diagonal)))
+    rows.append(("all of time can be computed at once, by a scan", _yes(not graph.obstacle_to_scan)))
     rows.append(("products that wait for one another in a step", str(len(graph.stages))))
     elementwise = sum(node.kind not in (*LEAVES, "product", "norm") for node in graph.nodes)
     rows.append(("elementwise operations in a step", str(elementwise)))

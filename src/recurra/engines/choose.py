@@ -10,12 +10,14 @@ import torch
 from recurra.cells.notation import Cell
 from recurra.engines.eager import Eager
 from recurra.engines.fused.engine import Fused
+from recurra.engines.newton import Newton
 from recurra.engines.protocol import Engine, Support
+from recurra.engines.scan import Scan
 from recurra.engines.vendor import Vendor
 from recurra.errors import EngineError, choose_from
 from recurra.types import Shape
 
-ENGINES: dict[str, Engine] = {engine.name: engine for engine in (Fused(), Vendor(), Eager())}
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in (Fused(), Scan(), Vendor(), Newton(), Eager())}
 """Every engine by its name. `auto` asks them by their own `priority`."""
 
 
@@ -49,9 +51,14 @@ def computed_dtype(device: torch.device, dtype: torch.dtype) -> torch.dtype:
     return dtype
 
 
-@lru_cache(maxsize=4096)
 def order(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> tuple[str, ...]:
     """The names in the order in which `auto` asks: the first yes runs."""
+    return _order(cell, device, dtype, shape, torch.get_num_threads())
+
+
+@lru_cache(maxsize=4096)
+def _order(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape, threads: int) -> tuple[str, ...]:
+    """`threads` is what priorities depend on besides what they are given."""
     return tuple(sorted(ENGINES, key=lambda name: -ENGINES[name].priority(cell, device, dtype, shape)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -123,6 +123,23 @@ class Eager:
         sequences = [torch.stack(history[-T:]) for history in (past if record else past[:1])]
         final = tuple(torch.stack(history[-len(first) :]) for history, first in zip(past, initial, strict=True))
         return Run(sequences[0], final, tuple(sequences) if record else None)
+
+
+def run_eagerly(
+    cell: Cell,
+    noise: Mapping[str, Tensor],
+    lengths: Int[Tensor, " B"] | None,
+    tensors: Sequence[Tensor],
+    *,
+    record: bool,
+) -> list[Tensor]:
+    """What another engine computed (outputs or states, then final values), by the plain loop, which has every derivative.
+    The tensors are x, W, b, U, per-unit parameters and initial states."""
+    x, W, b, U, *rest = tensors
+    names = cell.graph.parameters
+    weights = Weights(W, b, U, dict(zip(names, rest, strict=False)), noise)
+    run = Eager().run(cell, weights, x, tuple(rest[len(names) :]), lengths, record=record)
+    return [*(run.states or [run.outputs]), *run.final]
 
 
 def _state_sized(value: Any, like: Tensor) -> Tensor:

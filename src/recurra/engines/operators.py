@@ -1,7 +1,8 @@
 """Runs as operators of torch, which `torch.compile` and `torch.export` keep whole: T and B stay symbols, nothing is unrolled.
 
 An operator takes tensors, numbers and strings, so a cell travels as the JSON of its graph: a program that was exported finds
-its kernels again in another process. Which engine runs is chosen when the operator runs, by the sizes of that call.
+its kernels again in another process. Which engine runs is chosen when the operator
+runs: on a GPU by the sizes of that call; on a CPU `auto` chooses as for one step, so that `scan` must be asked for by name.
 
 `recurra::run` gives the states of each step, the final states, and what its backward run needs of it. Only the fused
 engine's CPU kernels keep that; for the others `recurra::run_backward` runs forward once more, with autograd's record.
@@ -96,7 +97,7 @@ class _Call:
         self.noise = dict(zip(self.cell.graph.noises, noise, strict=True))
         self.tensors = [x, W, b, U, *units, *initial]
         self.shape = Shape(x.shape[1], x.shape[0], x.shape[2], U.shape[1])
-        # on a CPU no size enters the choice, so it is the same for symbols; elsewhere nothing is kept, whatever runs
+        # on a CPU as for one step, so that the choice is the same for symbols; elsewhere nothing is kept, whatever runs
         of_one = Shape(1, 1, x.shape[2], U.shape[1])
         self.is_fused = x.device.type == "cpu" and self.choose(of_one).name == "fused"
 
@@ -120,6 +121,8 @@ class _Call:
 
 def _run(*given: Any) -> list[Tensor]:
     call = _Call(*given)
+    if not call.shape.B:  # no rows are no work for kernels; what lies in no tensor may be left as it is
+        return _shapes(*given)
     if call.lengths is not None and call.lengths.device.type == "cpu":  # kernels trust them
         low, high = int(call.lengths.min()), int(call.lengths.max())
         if low < 0 or high > call.shape.T:
@@ -140,7 +143,9 @@ def _run(*given: Any) -> list[Tensor]:
 def _run_backward(*given: Any) -> list[Tensor]:
     *common, kept, grads, wanted = given
     call = _Call(*common)
-    if call.is_fused:
+    if not call.shape.B:
+        found: list[Tensor | None] = [None] * len(call.tensors)
+    elif call.is_fused:
         layout = torch.contiguous_format
         found = fused.backward(call.task, call.tensors, [], kept[0].data_ptr(), grads, wanted, layout)
     else:  # of an operator, results may be no views of arguments

@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from recurra.cells.graph import Graph
 from recurra.cells.notation import Cell
 from recurra.types import Float, Int, Shape
 
@@ -47,6 +48,11 @@ class Weights:
     U: Float[Tensor, "PH H"]
     units: Mapping[str, Tensor] = field(default_factory=dict)
     noise: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+def weight_shapes(graph: Graph, D: int, H: int) -> tuple[tuple[int, ...], ...]:
+    """Of `W`, `b` and `U`, for inputs of size D and H units."""
+    return (len(graph.drives) * H, D), (len(graph.drives) * H,), (len(graph.matrices) * H, H)
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,13 @@ class Engine(Protocol):
         *,
         record: bool = False,
     ) -> Run: ...
+
+
+def needs_other_derivatives(grads: Sequence[Tensor | None]) -> bool:
+    """Whether a backward run must be made of torch's operations: it is to be differentiated in turn (`create_graph=True`), or it
+    is mapped over several gradients (`is_grads_batched=True`)."""
+    mapped = torch._C._functorch.is_legacy_batchedtensor
+    return torch.is_grad_enabled() or any(grad is not None and mapped(grad) for grad in grads)
 
 
 def differentiate(

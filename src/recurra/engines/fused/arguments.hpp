@@ -28,16 +28,17 @@ struct Sequence {
     real* state[STATES];  // [DEPTH + T, B, H]: earlier values, then each step's; null: within memory
     const real* parameter[some(PARAMETERS)];  // [H]
     Rows noise[some(NOISES)];                 // masks
+    long keeps;                               // whether a backward run comes
     // what `place` fills in
     long workers;                 // threads that share the batch rows
-    long direct;                  // given: whether weights may be read where they lie; then: whether there are so few rows that they are
+    long direct;                  // whether weights are read where they lie
     real* workspace;              // a share for each of them
     real* tape;                   // [T, B, SLOTS H]: drives, then what the backward run needs
     real* weights_x;              // packed: W
     real* weights[some(GROUPS)];  // packed: of each group
 };
 struct Forward : Sequence {
-    Rows first[STATES];   // [DEPTH, B, H]: the values before the first step
+    Rows first[STATES];   // [DEPTH, B, H]: the values before the first step; null: zeros
     real* final[STATES];  // [DEPTH, B, H]: those before each batch row's end
 };
 struct Backward : Sequence {
@@ -56,6 +57,31 @@ struct Backward : Sequence {
 // carry[…] is ∂L of the same value, of this thread's batch rows alone, and so are rows and means.
 struct Step {
     long first, batch;
+    long from, to;  // units
     real *tape, *rows, *means, *value[VALUES], *noise[some(NOISES)];
     real *gradient, *sums, *carry[VALUES], *arriving[STATES], *argument[some(ARGUMENTS)];
 };
+// To step t: the addresses of all values that lie in memory by time.
+static inline void move(const Sequence& a, Step& s, long t) {
+    const long plane = a.B * a.H;
+    s.tape = a.tape + t * SLOTS * plane;
+    for (int k = 0; k < STATES; ++k)
+        for (int d = 0; d <= DEPTH[k]; ++d) s.value[value_of(k) + d] = a.state[k] + (t + DEPTH[k] - d) * plane;
+    for (int k = 0; k < NOISES; ++k) s.noise[k] = a.noise[k].at + t * a.noise[k].step;
+}
+
+// What the forward run keeps for the backward run: its size depends on no number of threads.
+static inline long place_tape(Sequence& a) {
+    Parts own{a.memory};
+    a.tape = own.take(a.T * a.B * SLOTS * a.H);
+    for (int k = 0; k < STATES; ++k)
+        if (!a.state[k]) a.state[k] = own.take((DEPTH[k] + a.T) * a.B * a.H);
+    return own.size;
+}
+// What all workers summed over time and batch rows.
+static inline void give_sums(Backward& a) {
+    add_parts(a.sums, SUMS * a.H, a.sums + SUMS * a.H, SUMS * a.H, a.workers - 1);
+    if (a.d_bias) std::memcpy(a.d_bias, a.sums, DRIVES * a.H * sizeof(real));
+    for (int k = 0; k < PARAMETERS; ++k)
+        if (a.d_parameter[k]) std::memcpy(a.d_parameter[k], a.sums + (DRIVES + k) * a.H, a.H * sizeof(real));
+}

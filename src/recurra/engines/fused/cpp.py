@@ -2,7 +2,7 @@
 
 Each pass is an inline function for one vector of units of one batch row, with the loops over units and batch rows
 around it. What is the same for every cell is C++ as it stands: what a kernel is given (`arguments.hpp`), memory,
-threads, streams and the products over all of time (`sequence.hpp`).
+threads, streams and the products over all of time (`sequence.hpp`, `scan.hpp`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ CPP = Language(
 )
 
 
-def emit(plan: Plan) -> str:
+def emit(plan: Plan, around: str) -> str:
+    """`around` is the file that takes the steps through time: `sequence.hpp`, or `scan.hpp` where no pass has products."""
     graph, arguments = plan.graph, {number for number in plan.arguments if number is not None}
     sizes = {
         "DRIVES": len(graph.drives),
@@ -71,7 +72,8 @@ def emit(plan: Plan) -> str:
         *_Passes(plan, forward=False).lines(),
         *_gather_weights(plan),
         "",
-        '#include "sequence.hpp"',
+        f'#include "{around}"',
+        '#include "sizes.hpp"',
         "",
     ]
     return "\n".join(lines)
@@ -224,7 +226,7 @@ class _Passes:
         return [
             "for (long b = s.first; b < last; ++b) {",
             "    const bool idle = a.lengths && t >= a.lengths[b];",
-            "    for (long u = 0; u < a.H; u += V) {",
+            "    for (long u = s.from; u < s.to; u += V) {",
             f"        if (idle) {self.name}_idle_{index}(a, s, b, u);",
             f"        else if (u + V <= a.H) {self.name}_pass_{index}<true>(a, s, b, u, V);",
             f"        else {self.name}_pass_{index}<false>(a, s, b, u, int(a.H - u));",
@@ -249,9 +251,12 @@ class _Passes:
             number, n = product.number, len(product.nodes) * q
             depth = f"{product.blocks} * a.H" if product.is_transposed else "a.H"
             rows, distance = self.rows(product.source, "at")
+            direct = (
+                f"combine_direct<rows_at_once<{most}>(), {q}>" if product.is_transposed else f"multiply_direct<{q}>"
+            )
             lines += [
                 f"        vec tile_{number}[rows_at_once<{most}>() * {n}];",
-                f"        if (a.direct) {'combine' if product.is_transposed else 'multiply'}_direct<{q}>(m, {rows}, {distance},",
+                f"        if (a.direct) {direct}(m, {rows}, {distance},",
                 f"            a.U, a.U_row, Matrices{{{self.matrices(number)}}}, a.H, first_unit, tile_{number});",
                 f"        else multiply_rows<rows_at_once<{most}>(), {n}>(m, {rows}, {distance}, {depth},",
                 f"            a.weights[{number}] + first_unit / V / {q} * {depth} * {n} * V, tile_{number});",

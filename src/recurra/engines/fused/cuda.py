@@ -49,7 +49,7 @@ CUDA = Language(
     ),
     prefixes=tuple(
         """
-        ahead_ argument_ arrived_ arriving_ bias_ by_ carry_ due_ final_ initial_ kept_ last_ n_ next_ noise_ now_ p_
+        ahead_ argument_ arrived_ arriving_ bias_ by_ carry_ due_ final_ first_ initial_ kept_ last_ n_ next_ noise_ now_ p_
         parameter_ per_ product_ rows_ s_ state_ tape_ tile_ total_ weights_
         """.split()  # noqa: SIM905
     ),
@@ -62,7 +62,7 @@ def emit(plan: Plan, tiles: Tiles, dtype: str, parameters: str, *, forward: bool
 
 
 @dataclass(frozen=True)
-class _Load:
+class Load:
     """A number of this step that was there before the kernel began: prefetched while the step before is computed."""
 
     kind: str  # the type in memory
@@ -77,13 +77,15 @@ class _Kernel(Kernel):
         super().__init__(plan, tiles, forward=forward)
         self.dtype, self.parameters, self.exact = dtype, parameters, exact
         if forward:
-            self.types |= {state_argument(state.name, "final"): "number*" for state in self.graph.states}
+            for state in self.graph.states:
+                self.types[state_argument(state.name, "initial")] = "const parameter*"
+                self.types[state_argument(state.name, "final")] = "number*"
         self.lowered = lower_step(self.step, plan.lowered.names.keys(), soonest=self.awaited)
-        self.loads: dict[str, _Load] = {}
+        self.loads: dict[str, Load] = {}
         if not forward:
             for state in self.graph.states:
                 name = f"arriving_{state.name}"
-                self.loads[name] = _Load("number", self.arriving_address(state.name, "next"), name)
+                self.loads[name] = Load("number", self.arriving_address(state.name, "next"), name)
         # what an earlier pass of the step wrote and a later one reads stays in a register
         self.kept: set[Place] = set()
         written: set[Place] = set()
@@ -93,7 +95,7 @@ class _Kernel(Kernel):
                 name = "" if place in written else self.prefetched(place)
                 if name:
                     kind = "parameter" if place.kind == "noise" else "number"
-                    self.loads[name] = _Load(kind, self.prefetch_address(place, "next"))
+                    self.loads[name] = Load(kind, self.prefetch_address(place, "next"))
             written |= {place for _, place in each.stores}
         self.written: set[Place] = set()  # by the passes that are printed
 
@@ -248,16 +250,22 @@ class _Kernel(Kernel):
     def forward_lines(self) -> list[str]:
         begin, end = [], []
         for state in self.graph.states:
-            values = Address(state_argument(state.name))
-            begin.append(
-                f"last_{state.name}[p] = here[p] ? wide(load({self.element(values, str(state.depth - 1))})) : two();"
-            )
+            last = f"last_{state.name}[p]"
+            first = []
             for k in range(state.depth):
+                first += self.first_value(state.name, k)
                 is_final, to = self.final(state.name, str(k))
-                begin.append(f"if ({is_final}) put({to}, wide(load({self.element(values, str(k))})));")
+                first.append(f"if ({is_final}) put({to}, first_{state.name}_{k});")
+            begin += [
+                f"{last} = two();",
+                "if (here[p]) {",
+                *indent(first),
+                f"    {last} = first_{state.name}_{state.depth - 1};",
+                "}",
+            ]
             is_final, to = self.final(state.name, f"t + {state.depth}")
             end.append(f"if ({is_final}) put({to}, next_{state.name}[p]);")
-            end.append(f"last_{state.name}[p] = next_{state.name}[p];")
+            end.append(f"{last} = next_{state.name}[p];")
         names = ", ".join(f"last_{s.name}[PAIRS], next_{s.name}[PAIRS]" for s in self.graph.states)
         return [
             f"two {names};",
@@ -291,7 +299,7 @@ class _Kernel(Kernel):
             for d in range(K):  # due_d now belongs to value number K - 1 - d
                 at = self.element(Address(state_argument(name, "initial")), str(K - 1 - d))
                 value = f"due_{name}_{d}[p] + {self.final_gradient(name, str(K - 1 - d))}"
-                last.append(f"if (here[p]) put({at}, {value});")
+                last.append(f"if (here[p] && {state_argument(name, 'initial')}) put({at}, {value});")
         carried = [f"due_{s.name}_{d}[PAIRS]" for s in states for d in range(s.depth)]
         now = [f"arrived_{s.name}[PAIRS]" for s in states] + [f"carry_{n}_{d}[PAIRS]" for n, d in sorted(self.carried)]
         at = f"sums + (blockIdx.y * {len(numbers)} + {{}}) * H + unit"

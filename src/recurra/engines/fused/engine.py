@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from recurra.cells.notation import Cell
-from recurra.engines.eager import Eager
+from recurra.engines.eager import run_eagerly
 from recurra.engines.fused import gpu
 from recurra.engines.fused.build import find_compiler
 from recurra.engines.fused.kernels import REALS, kernel
 from recurra.engines.fused.launch import Launch, launch
 from recurra.engines.fused.memory import Buffer
-from recurra.engines.fused.sequence import arriving_gradients, as_run, whole_masks, with_contiguous_rows
+from recurra.engines.fused.sequence import (
+    arriving_gradients,
+    as_run,
+    gradient_like,
+    whole_masks,
+    with_contiguous_rows,
+)
 from recurra.engines.fused.stages import plan
 from recurra.engines.fused.tiles import is_small
-from recurra.engines.protocol import YES, Run, Support, Weights, differentiate, no
+from recurra.engines.protocol import YES, Run, Support, Weights, differentiate, needs_other_derivatives, no
 from recurra.types import Float, Int, Shape
 
 
@@ -37,13 +42,7 @@ class Fused:
     ) -> Support:
         if device.type == "cuda":
             return gpu.supports(cell, device, dtype, shape)
-        if device.type != "cpu":
-            return no(f"it has no kernels for {device.type}")
-        if dtype not in REALS:
-            return no(f"its CPU kernels compute in float32 and float64, not {dtype}")
-        if find_compiler() is None:
-            return no("there is no C++ compiler on this machine (looked for $CXX, g++, clang++, c++)")
-        return YES
+        return supports_cpu(device, dtype)
 
     def run(
         self,
@@ -56,35 +55,52 @@ class Fused:
         record: bool = False,
     ) -> Run:
         if x.is_cuda:
-            folded = plan(cell.graph).folded
-            if folded.made:
-                weights = replace(weights, units=folded.units(weights.units))
-            return gpu.run(plan(cell.graph), weights, x, initial, lengths, record=record)
-        if x.dtype != weights.W.dtype:  # under autocast
-            x = x.to(weights.W.dtype)
-        tensors = (
-            x,
-            weights.W,
-            weights.b,
-            weights.U,
-            *(weights.units[name] for name in cell.graph.parameters),
-            *initial,
-        )
-        seen = len(initial) if record else 1
-        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            # a copy of lengths: the caller's may be mutated before the backward run
-            kept = None if lengths is None else lengths.clone(memory_format=torch.contiguous_format)
-            results = _Sequence.apply(Task(cell, weights.noise, kept, record, seen), *tensors)  # type: ignore[no-untyped-call]
-        else:
-            states, final, _ = forward(Task(cell, weights.noise, lengths, record, seen), tensors, keep=False)
-            results = [*_steps(states, len(x)), *final]
-        return as_run(results, len(initial), record=record)
+            return gpu.run(cell, weights, x, initial, lengths, record=record)
+        return run_on_cpu("sequence.hpp", cell, weights, x, initial, lengths, record=record)
+
+
+def supports_cpu(device: torch.device, dtype: torch.dtype) -> Support:
+    """Whether kernels in C++ can be had, whatever the cell."""
+    if device.type != "cpu":
+        return no(f"it has no kernels for {device.type}")
+    if dtype not in REALS:
+        return no(f"its CPU kernels compute in float32 and float64, not {dtype}")
+    if find_compiler() is None:
+        return no("there is no C++ compiler on this machine (looked for $CXX, g++, clang++, c++)")
+    return YES
+
+
+def run_on_cpu(
+    around: str,
+    cell: Cell,
+    weights: Weights,
+    x: Float[Tensor, "T B D"],
+    initial: tuple[Float[Tensor, "_K B H"], ...],
+    lengths: Int[Tensor, " B"] | None,
+    *,
+    record: bool,
+) -> Run:
+    """A run of generated C++, with gradients where they are asked for; `around` is the file that takes the steps through time."""
+    if x.dtype != weights.W.dtype:  # under autocast
+        x = x.to(weights.W.dtype)
+    units = (weights.units[name] for name in cell.graph.parameters)
+    b, U = (each.to(weights.W.dtype) for each in (weights.b, weights.U))  # one that was put in from outside
+    tensors = (x, weights.W, b, U, *units, *initial)
+    seen = len(initial) if record else 1
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        # a copy of lengths: the caller's may be mutated before the backward run
+        kept = None if lengths is None else lengths.clone(memory_format=torch.contiguous_format)
+        results = _Sequence.apply(Task(cell, weights.noise, kept, record, seen, around), *tensors)  # type: ignore[no-untyped-call]
+    else:
+        states, final, _ = forward(Task(cell, weights.noise, lengths, record, seen, around), tensors, keep=False)
+        results = [*_steps(states, len(x)), *final]
+    return as_run(results, len(initial), record=record)
 
 
 class Task(NamedTuple):
     """What a run has besides tensors with gradients. Those are x, W, b, U, per-unit parameters, initial states.
 
-    `seen`: how many states leave the kernel, the first one first.
+    `seen`: how many states leave the kernel, the first one first. `around`: the file that takes the steps through time.
     """
 
     cell: Cell
@@ -92,6 +108,7 @@ class Task(NamedTuple):
     lengths: Tensor | None
     record: bool
     seen: int
+    around: str = "sequence.hpp"
 
 
 class _Given(NamedTuple):
@@ -107,9 +124,9 @@ class _Given(NamedTuple):
 
 def _prepare(task: Task, tensors: Sequence[Tensor]) -> _Given:
     graph = task.cell.graph
-    x, W, b, U, *rest = [each if each.is_contiguous() else with_contiguous_rows(each) for each in tensors]
+    x, W, b, U, *rest = map(with_contiguous_rows, tensors)
     units, initial = rest[: len(graph.parameters)], rest[len(graph.parameters) :]
-    made = kernel(graph, W.dtype)
+    made = kernel(graph, W.dtype, task.around)
     if made.plan.folded.made:
         units = [*made.plan.folded.units(dict(zip(graph.parameters, units, strict=True))).values()]
     T, B, D = x.shape
@@ -155,7 +172,7 @@ def backward(
         of_units = [any(of_units)] * len(given.units)
     values = (*given.tensors, *given.units)
     made = [
-        torch.empty_like(value, memory_format=layout) if want else None
+        gradient_like(value, layout) if want else None
         for value, want in zip(values, (*wanted[:4], *of_units), strict=True)
     ]
     made += [
@@ -194,16 +211,12 @@ class _Sequence(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         task: Task = ctx.task
         wanted = ctx.needs_input_grad[1:]
-        tensors, states = ctx.saved_tensors[: len(wanted)], ctx.saved_tensors[len(wanted) :]
-        if torch.is_grad_enabled():  # create_graph=True: the plain loop has derivatives of every order
-            return (None, *differentiate(lambda *given: _plain(task, given), tensors, grads, wanted, create_graph=True))
+        saved = ctx.saved_tensors  # a checkpoint unpacks them once
+        tensors, states = saved[: len(wanted)], saved[len(wanted) :]
+        if needs_other_derivatives(grads):
+
+            def again(*given: Tensor) -> list[Tensor]:
+                return run_eagerly(task.cell, task.noise, task.lengths, given, record=task.record)
+
+            return (None, *differentiate(again, tensors, grads, wanted, create_graph=True))
         return (None, *backward(task, tensors, states, ctx.memory.address, grads, wanted))
-
-
-def _plain(task: Task, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """What the kernel computes, by the plain loop."""
-    x, W, b, U, *rest = tensors
-    count = len(task.cell.graph.parameters)
-    weights = Weights(W, b, U, dict(zip(task.cell.graph.parameters, rest, strict=False)), task.noise)
-    run = Eager().run(task.cell, weights, x, tuple(rest[count:]), task.lengths, record=task.record)
-    return [*(run.states or [run.outputs]), *run.final]

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 
 from recurra.cells.graph import Graph, block
 from recurra.cells.notation import Cell
-from recurra.engines.eager import last_values
+from recurra.engines.eager import last_values, run_eagerly
 from recurra.engines.fused import budget, cuda, nvrtc, triton
 from recurra.engines.fused.cache import cache_folder, read_text, write_file
 from recurra.engines.fused.gpu_kernel import Source, Tiles, awaited_states, exchanged_rows, state_argument
@@ -25,7 +27,7 @@ from recurra.engines.fused.stages import Plan
 from recurra.engines.fused.stages import plan as make_plan
 from recurra.engines.fused.tiles import choose_tiles, choose_triton, in_words, multiprocessors, rows_at_once
 from recurra.engines.fused.triton import TYPES, padded
-from recurra.engines.protocol import Run, Support, Weights, no
+from recurra.engines.protocol import Run, Support, Weights, differentiate, needs_other_derivatives, no
 from recurra.errors import EngineError
 from recurra.types import Float, Int, Shape
 
@@ -33,43 +35,185 @@ STORED = {getattr(torch, name): name for name in TYPES}
 """The dtypes in which sequences are stored; sums and states are always float32."""
 DEEPEST = 64
 """Steps back: each is a tile of registers in the backward run."""
+_SIGNED = {torch.bfloat16: torch.int16, torch.float16: torch.int16, torch.float32: torch.int32}
 _BITS = {torch.bfloat16: torch.uint16, torch.float16: torch.uint16, torch.float32: torch.uint32}
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
-    """What a run has besides tensors with gradients."""
+class Task(ABC):
+    """What a run has besides tensors with gradients. Those are x, W, b, U, per-unit parameters and, unless they are zero, initial
+    states. Subclasses say which kernels run forward and backward."""
 
+    cell: Cell
     plan: Plan
-    units: tuple[str, ...]
     masks: dict[str, Tensor]
     lengths: Tensor | None
     record: bool
     dtype: torch.dtype
-    tiles: tuple[Tiles, Tiles]  # forward and backward
+
+    @cached_property
+    def depths(self) -> tuple[int, ...]:
+        return tuple(state.depth for state in self.cell.graph.states)
+
+    def run(
+        self, weights: Weights, x: Float[Tensor, "T B D"], initial: Sequence[Float[Tensor, "_K B H"]]
+    ) -> Sequence[Tensor]:
+        """The values of every state at each step, or of the first alone, then the final values of all."""
+        units = (weights.units[name] for name in self.cell.graph.parameters)
+        tensors = (x, weights.W, weights.b, weights.U, *units, *initial)
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            results: Sequence[Tensor] = _Sequence.apply(self, *tensors)  # type: ignore[no-untyped-call]
+            return results
+        return self.forward(tensors, keep=False)[0]
+
+    @abstractmethod
+    def forward(self, tensors: Sequence[Tensor], *, keep: bool) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """The results, and what the backward run needs besides the tensors: the input as rows, the tape, the values of per-unit
+        parameters, the states, and what else a subclass likes to keep."""
+
+    @abstractmethod
+    def backward(
+        self, tensors: Sequence[Tensor], kept: Sequence[Tensor], grads: Sequence[Tensor | None], wanted: Sequence[bool]
+    ) -> list[Tensor | None]:
+        """The gradients of the tensors that are wanted."""
+
+    # -- what both have in common ------------------------------------------------------------------------------------
+
+    def tape(self, stored: Float[Tensor, "TB D"], W: Tensor, H: int) -> Float[Tensor, "TB KH"]:
+        """The drives without their biases, and room for what else the forward run keeps."""
+        drives = linear(stored, stored_as(W, self.dtype))
+        if self.plan.slots * H == drives.shape[1]:
+            return drives
+        tape = drives.new_empty(len(drives), self.plan.slots * H)
+        tape[:, : drives.shape[1]] = drives
+        return tape
 
     def common(self, T: int, B: int, tape: Tensor, bias: Tensor, units: Iterable[Tensor]) -> dict[str, Any]:
-        """The arguments of both functions."""
+        """The arguments of all functions."""
         given = {"T": T, "B": B, "nought": 0, "lengths": self.lengths, "tape": tape, "bias": aligned(bias)}
-        own = {f"p_{name}": value for name, value in zip(self.units, units, strict=True)}
+        own = {f"p_{name}": value for name, value in zip(self.plan.graph.parameters, units, strict=True)}
         return {**given, **own, **_mask_arguments(self.masks)}
 
+    def units(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The per-unit parameters of the graph with folded constants, in float32: they would not survive 16 bits."""
+        names = self.cell.graph.parameters
+        if not names:
+            return []
+        own = dict(zip(names, tensors[4:], strict=False))
+        return [aligned(each.float()) for each in self.plan.folded.units(own).values()]
 
-@lru_cache(maxsize=16)
-def _lacks(device: torch.device) -> str:
-    """What kernels need and this machine does not have."""
-    if find_spec("triton") is None:
-        return "its GPU kernels are compiled by Triton, which is not installed"
+    def initial(self, tensors: Sequence[Tensor]) -> list[Tensor | None]:
+        """The first states as kernels in CUDA C++ read them: in the dtype of biases; none where they are zero."""
+        given = tensors[4 + len(self.cell.graph.parameters) :]
+        return [aligned(stored_as(each, tensors[2].dtype)) for each in given] or [None] * len(self.plan.graph.states)
+
+    def first_gradients(
+        self, B: int, H: int, device: torch.device, wanted: Sequence[bool], *, every: bool = False
+    ) -> list[Tensor | None]:
+        """Where the gradients of initial states go: of those that are wanted, or of every one."""
+        count = len(self.plan.graph.states)
+        asked = [True] * count if every else wanted[4 + len(self.cell.graph.parameters) :] or [False] * count
+        return [
+            torch.empty(state.depth, B, H, device=device) if want else None
+            for state, want in zip(self.plan.graph.states, asked, strict=True)
+        ]
+
+    def arriving(self, grads: Sequence[Tensor | None]) -> dict[str, Any]:
+        """The arguments for what arrives from outside: at each step, and at the final values."""
+        graph = self.plan.graph
+        arriving, final = arriving_gradients(grads, len(graph.states), record=self.record)
+        arriving = [None if each is None else in_pairs(each) for each in arriving]
+        given = named(graph, arriving, "arriving")
+        given |= named(graph, (0 if each is None else each.stride(0) for each in arriving), "per_step")
+        given |= named(graph, (0 if each is None else each.stride(1) for each in arriving), "per_row")
+        return given | named(graph, (None if each is None else aligned(each) for each in final), "final")
+
+    def gradients(
+        self,
+        tensors: Sequence[Tensor],
+        wanted: Sequence[bool],
+        rows: tuple[Tensor, Tensor],
+        dU: Tensor | None,
+        sums: Tensor,
+        first: Sequence[Tensor | None],
+    ) -> list[Tensor | None]:
+        """Those of all tensors, from `rows` (the adjoints of the drives, and the input), from the parts of `sums` over time (of
+        biases, then of parameters), and from those of the initial states. That of x comes as rows."""
+        drives, stored = rows
+        graph, names = self.plan.graph, self.cell.graph.parameters
+        totals = sums[0] if len(sums) == 1 else sums.sum(0)
+        G, count = len(graph.drives), 4 + len(names)
+        units: list[Tensor | None] = [*totals[G:]] if names else []
+        if self.plan.folded.made:
+            units = differentiate(
+                lambda *given: [*self.plan.folded.units(dict(zip(names, given, strict=True))).values()],
+                tensors[4:count],
+                units,
+                wanted[4:count],
+            )
+        made = [
+            drives @ stored_as(tensors[1], self.dtype) if wanted[0] else None,
+            drives.t() @ stored if wanted[1] else None,
+            totals[:G].flatten() if wanted[2] else None,
+            dU,
+            *units,
+            *first,
+        ]
+        return [
+            None if value is None else stored_as(value, tensor.dtype)
+            for value, tensor in zip(made, tensors, strict=False)  # zero initial states have no tensors
+        ]
+
+
+class _Sequence(torch.autograd.Function):
+    """All steps at once. Inputs after the task: the tensors of `Task`."""
+
+    @staticmethod
+    def forward(ctx: Any, task: Task, *tensors: Tensor) -> tuple[Tensor, ...]:
+        results, kept = task.forward(tensors, keep=True)
+        ctx.task = task
+        ctx.save_for_backward(*tensors, *kept)
+        ctx.set_materialize_grads(False)
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        task: Task = ctx.task
+        wanted, saved = ctx.needs_input_grad[1:], ctx.saved_tensors
+        tensors, kept = saved[: len(wanted)], saved[len(wanted) :]
+        if needs_other_derivatives(grads):
+
+            def again(*given: Tensor) -> list[Tensor]:
+                if len(given) == 4 + len(task.cell.graph.parameters):
+                    given = (*given, *zero_states(task.cell.graph, given[0].shape[1], given[3]))
+                return run_eagerly(task.cell, task.masks, task.lengths, given, record=task.record)
+
+            return (None, *differentiate(again, tensors, grads, wanted, create_graph=True))
+        return (None, *task.backward(tensors, kept, grads, wanted))
+
+
+def zero_states(graph: Graph, B: int, U: Float[Tensor, "_PH H"]) -> list[Float[Tensor, "_K B H"]]:
+    return [U.new_zeros(state.depth, B, U.shape[1]) for state in graph.states]
+
+
+@lru_cache(maxsize=64)
+def lacks(device: torch.device, dtype: torch.dtype) -> str:
+    """What kernels need, whoever compiles them, and have not here; empty where they have it all."""
     if torch.cuda.get_device_capability(device) < (8, 0):
         return "its GPU kernels need a device of compute capability 8.0 or later"
-    return ""
+    return "" if dtype in STORED else f"its GPU kernels store {', '.join(STORED.values())}, not {dtype}"
+
+
+@lru_cache(maxsize=1)
+def _has_triton() -> bool:
+    return find_spec("triton") is not None
 
 
 def supports(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape) -> Support:
-    if _lacks(device):
-        return no(_lacks(device))
-    if dtype not in STORED:
-        return no(f"its GPU kernels store {', '.join(STORED.values())}, not {dtype}")
+    if not _has_triton():
+        return no("its GPU kernels are compiled by Triton, which is not installed")
+    if lacks(device, dtype):
+        return no(lacks(device, dtype))
     deepest = max(state.depth for state in cell.graph.states)
     if deepest > DEEPEST:
         return no(f"its GPU kernels look back at most {DEEPEST} steps; {cell.name} looks back {deepest}")
@@ -79,56 +223,75 @@ def supports(cell: Cell, device: torch.device, dtype: torch.dtype, shape: Shape)
 
 
 def run(
-    plan: Plan,
+    cell: Cell,
     weights: Weights,
     x: Float[Tensor, "T B D"],
-    initial: tuple[Float[Tensor, "_K B H"], ...],
+    initial: Sequence[Float[Tensor, "_K B H"]],
     lengths: Int[Tensor, " B"] | None,
     *,
     record: bool,
 ) -> Run:
     """Under autocast sequences are stored in its dtype, otherwise in that of the weights."""
-    autocast = torch.is_autocast_enabled("cuda")
-    dtype = torch.get_autocast_dtype("cuda") if autocast else weights.W.dtype
-    tiles = choose_tiles(plan, x.shape[1], initial[0].shape[-1], dtype.itemsize, x.device)
-    with torch.autocast("cuda", enabled=False) if autocast else nullcontext():
-        return run_tiled(plan, weights, x, initial, lengths, record=record, dtype=dtype, tiles=tiles)
+    dtype = stored_dtype(weights)
+    tiles = choose_tiles(make_plan(cell.graph), x.shape[1], weights.U.shape[1], dtype.itemsize, x.device)
+    with without_autocast():
+        return run_tiled(cell, weights, x, initial, lengths, record=record, dtype=dtype, tiles=tiles)
+
+
+def stored_dtype(weights: Weights) -> torch.dtype:
+    """The dtype of sequences: that of autocast, or of the weights."""
+    return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else weights.W.dtype
+
+
+def without_autocast() -> AbstractContextManager[Any]:
+    return torch.autocast("cuda", enabled=False) if torch.is_autocast_enabled("cuda") else nullcontext()
+
+
+def kept_inputs(weights: Weights, lengths: Int[Tensor, " B"] | None) -> tuple[Tensor | None, dict[str, Tensor]]:
+    """Lengths and masks as kernels read them. Of lengths a copy: the caller's may be mutated before the backward run."""
+    ends = None if lengths is None else lengths.clone(memory_format=torch.contiguous_format)
+    return ends, whole_masks(weights.noise, weights.U.shape[1]) if weights.noise else {}
 
 
 def run_tiled(
-    plan: Plan,
+    cell: Cell,
     weights: Weights,
     x: Float[Tensor, "T B D"],
-    initial: tuple[Float[Tensor, "_K B H"], ...],
+    initial: Sequence[Float[Tensor, "_K B H"]],
     lengths: Int[Tensor, " B"] | None,
     *,
     record: bool,
     dtype: torch.dtype,
     tiles: tuple[Tiles, Tiles],
 ) -> Run:
-    """With these tiles, in as many launches as they need."""
-    (_, B, _), H = x.shape, initial[0].shape[-1]
-    most = min(rows_at_once(each, x.device) or B for each in tiles)
-    # a copy: the kernel reads neighbours in memory, and the caller's may be mutated before the backward run
-    ends = None if lengths is None else lengths.clone(memory_format=torch.contiguous_format)
-    masks = whole_masks(weights.noise, H) if weights.noise else {}
-    names, common = tuple(weights.units), (weights.W, weights.b, weights.U, *weights.units.values())
-
-    def launch(x: Tensor, initial: Iterable[Tensor], ends: Tensor | None, masks: dict[str, Tensor]) -> Any:
-        task = Task(plan, names, masks, ends, record, dtype, tiles)
-        return Sequence.apply(task, x, *common, *initial)  # type: ignore[no-untyped-call]
-
+    """With these tiles, in as many launches as they need. No initial states are zeros."""
+    plan, B, states = make_plan(cell.graph), x.shape[1], len(cell.graph.states)
+    most = _most_rows(tiles, B, x.device)
+    ends, masks = kept_inputs(weights, lengths)
     if most >= B:
-        return as_run(launch(x, initial, ends, masks), len(initial), record=record)
+        task = _Steps(cell, plan, masks, ends, record, dtype, tiles)
+        return as_run(task.run(weights, x, initial), states, record=record)
     launches = []
     for first in range(0, B, most):
         some = slice(first, first + most)
         masked = {name: mask[:, some] if mask.shape[1] > 1 else mask for name, mask in masks.items()}
-        launches.append(
-            launch(x[:, some], (each[:, some] for each in initial), None if ends is None else ends[some], masked)
-        )
-    results = [torch.cat(parts, 1) for parts in zip(*launches, strict=True)]
-    return as_run(results, len(initial), record=record)
+        task = _Steps(cell, plan, masked, None if ends is None else ends[some], record, dtype, tiles)
+        launches.append(task.run(weights, x[:, some], [each[:, some] for each in initial]))
+    return as_run([torch.cat(parts, 1) for parts in zip(*launches, strict=True)], states, record=record)
+
+
+def _most_rows(tiles: tuple[Tiles, Tiles], B: int, device: torch.device) -> int:
+    """The batch rows of a launch."""
+    return min(rows_at_once(each, device) or B for each in tiles)
+
+
+def prepare(cell: Cell, shape: Shape, dtype: torch.dtype, device: torch.device) -> Task | None:
+    """A task for every run of this size without masks and lengths, of which nothing is recorded; none where it takes several."""
+    plan = make_plan(cell.graph)
+    tiles = choose_tiles(plan, shape.B, shape.H, dtype.itemsize, device)
+    if _most_rows(tiles, shape.B, device) < shape.B:
+        return None
+    return _Steps(cell, plan, {}, None, False, dtype, tiles)
 
 
 @lru_cache(maxsize=512)
@@ -154,34 +317,30 @@ def emitted(plan: Plan, function: str, tiles: Tiles, dtype: str, parameters: str
     return triton.emit(plan, tiles, dtype, precision, forward=function == "forward")
 
 
-def call(task: Task, function: str, tiles: Tiles, arguments: dict[str, Any]) -> None:
-    precision = "ieee"
-    if task.dtype == torch.float32:  # three products in tf32 make one that is as exact as float32
-        precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "tf32x3"
-    source = emitted(task.plan, function, tiles, STORED[task.dtype], STORED[arguments["bias"].dtype], precision)
-    device = arguments["tape"].device
-    elsewhere = device.type == "cuda" and device.index != torch.cuda.current_device()
-    with torch.cuda.device(device) if elsewhere else nullcontext():  # kernels are launched on the current one
-        _launch(task, function, tiles, source, arguments)
+@lru_cache(maxsize=512)
+def compiled(
+    plan: Plan, function: str, tiles: Tiles, dtype: torch.dtype, parameters: torch.dtype, precision: str, device: int
+) -> tuple[Any, Source]:
+    """The kernel as it is called, and its source. `device` is the current one: where the code is loaded."""
+    source = emitted(plan, function, tiles, STORED[dtype], STORED[parameters], precision)
+    if not tiles.native:
+        return load(source.text, function), source
+    shared = budget.shared_bytes(plan.forward if function == "forward" else plan.backward, tiles)
+    return nvrtc.kernel(source.text, function, tiles.warps, shared, device), source
 
 
-def _launch(task: Task, function: str, tiles: Tiles, source: Source, arguments: dict[str, Any]) -> None:
-    grid = (tiles.count, -(-arguments["B"] // tiles.rows))
-    values = [arguments[name] for name in source.arguments]
-    if tiles.native:
-        step = task.plan.forward if function == "forward" else task.plan.backward
-        shared = budget.shared_bytes(step, tiles)
-        kernel = nvrtc.kernel(source.text, function, tiles.warps, shared, arguments["tape"].get_device())
-        kernel(*grid, [value.data_ptr() if isinstance(value, Tensor) else value or 0 for value in values])
-        return
-    together = {"launch_cooperative_grid": True} if tiles.count > 1 and not tiles.alone else {}
-    load(source.text, function)[grid](*values, num_warps=tiles.warps, num_stages=1, **together)
-
-
-def unwritten(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def unwritten(*shape: int, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Memory in which every number is the sentinel."""
-    whole = torch.int16 if dtype.itemsize == 2 else torch.int32
-    return torch.full(shape, -1, dtype=whole, device=device).view(dtype)
+    made = like.new_empty(shape, dtype=dtype)
+    if made.is_cuda and made.get_device() == torch.cuda.current_device():
+        nvrtc.set_all_bits(made)
+    else:
+        made.view(_SIGNED[made.dtype]).fill_(-1)
+    return made
+
+
+def stored_as(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    return tensor if tensor.dtype == dtype else tensor.to(dtype)
 
 
 def aligned(tensor: Tensor) -> Tensor:
@@ -200,91 +359,103 @@ def bits(tensor: Tensor) -> Tensor:
     return tensor.view(_BITS[tensor.dtype])
 
 
-class Sequence(torch.autograd.Function):
-    """All steps at once. Inputs after the task: x, W, b, U, per-unit parameters, initial states."""
+@dataclass(frozen=True, eq=False)
+class _Steps(Task):
+    """One step after the other, all in one launch."""
 
-    @staticmethod
-    def forward(ctx: Any, task: Task, *tensors: Tensor) -> tuple[Tensor, ...]:
-        x, W, b, U, *rest = tensors
-        # in float32: folded constants would not survive 16 bits
-        units = [aligned(each.float()) for each in rest[: len(task.units)]]
-        initial = rest[len(task.units) :]
-        made, graph = task.plan, task.plan.graph
-        (T, B, D), H, G = x.shape, U.shape[1], len(graph.drives)
-        tiles, _ = task.tiles
+    tiles: tuple[Tiles, Tiles]  # forward and backward
 
-        stored = x.to(task.dtype).reshape(T * B, D)
-        tape = stored @ W.to(task.dtype).t()
-        if made.slots > G:
-            drives, tape = tape, torch.empty(T * B, made.slots * H, dtype=task.dtype, device=x.device)
-            tape[:, : G * H] = drives
-        states, awaited = [], awaited_states(made.forward)
-        for known, first in zip(graph.states, initial, strict=True):
-            take = unwritten if known.name in awaited or not tiles.native else torch.empty
-            state = take(len(first) + T, B, H, dtype=task.dtype, device=x.device)
-            torch.mul(first, 1, out=state[: len(first)])  # a copy in which no NaN is the sentinel
-            states.append(state)
-        arguments = task.common(T, B, tape, b, units) | _named(graph, (bits(state) for state in states))
-        for k, group in enumerate(made.groups):
-            own = block(U, graph.matrices, group.names, H)
-            in_place = own.to(task.dtype).contiguous() if tiles.native else _side_by_side(own, tiles, task.dtype)
+    def call(self, function: str, tiles: Tiles, arguments: dict[str, Any]) -> None:
+        precision = "ieee"
+        if self.dtype == torch.float32:  # three products in tf32 make one that is nearly as exact as float32
+            precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "tf32x3"
+        tape: Tensor = arguments["tape"]
+        device = tape.get_device()
+        with nvrtc.on(device):
+            kernel, source = compiled(
+                self.plan, function, tiles, self.dtype, arguments["bias"].dtype, precision, device
+            )
+            grid = (tiles.count, -(-arguments["B"] // tiles.rows))
+            values = [arguments[name] for name in source.arguments]
+            if tiles.native:
+                kernel(*grid, nvrtc.addresses(values))
+                return
+            together = {"launch_cooperative_grid": True} if tiles.count > 1 and not tiles.alone else {}
+            kernel[grid](*values, num_warps=tiles.warps, num_stages=1, **together)
+
+    def forward(self, tensors: Sequence[Tensor], *, keep: bool) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        x, W, b, U = tensors[:4]
+        made, graph, units = self.plan, self.plan.graph, self.units(tensors)
+        (T, B, D), H = x.shape, U.shape[1]
+        tiles, _ = self.tiles
+
+        stored = stored_as(x, self.dtype).reshape(T * B, D)
+        tape = self.tape(stored, W, H)
+        arguments, awaited, states = self.common(T, B, tape, b, units), awaited_states(made.forward), []
+        for state in graph.states:
+            sizes = (state.depth + T, B, H)
+            wait = state.name in awaited or not tiles.native
+            states.append(unwritten(*sizes, like=tape) if wait else tape.new_empty(sizes))
+        final: list[Tensor] = []
+        if tiles.native:
+            final = [tape.new_empty(state.depth, B, H) for state in graph.states]
+            arguments |= named(graph, states) | named(graph, final, "final")
+            arguments |= named(graph, self.initial(tensors), "initial")
+        else:
+            given = tensors[4 + len(self.cell.graph.parameters) :] or zero_states(graph, B, U)
+            for values, first in zip(states, given, strict=True):
+                torch.mul(first, 1, out=values[: len(first)])  # a copy in which no NaN is the sentinel
+            arguments |= named(graph, (bits(state) for state in states))
+        for k, own in enumerate(_own_matrices(made, U)):
+            in_place = (
+                stored_as(own, self.dtype).contiguous() if tiles.native else _side_by_side(own, tiles, self.dtype)
+            )
             arguments[f"weights_{k}"] = in_place
-        arguments |= {
-            f"rows_{k}": bits(unwritten(T, B, H, dtype=task.dtype, device=x.device))
-            for k in exchanged_rows(made.forward, tiles)
-        }
-        arguments["means"] = _means(made.forward.means, T, B, tiles, x.device)
-        final = [torch.empty(first.shape, dtype=task.dtype, device=x.device) for first in initial if tiles.native]
-        if final:
-            arguments |= _named(graph, final, "final")
-        call(task, "forward", tiles, arguments)
+        for k in exchanged_rows(made.forward, tiles):
+            arguments[f"rows_{k}"] = bits(unwritten(T, B, H, like=tape))
+        arguments["means"] = _means(made.forward.means, T, B, tiles, tape)
+        self.call("forward", tiles, arguments)
+        sequences = [state[-T:] for state in (states if self.record else states[:1])]
+        last = final or [_final_values(state, T, self.lengths) for state in states]
+        return (*sequences, *last), (stored, tape, *units, *states)
 
-        ctx.task, ctx.sizes, ctx.dtypes = task, (T, B, H), [tensor.dtype for tensor in tensors]
-        ctx.save_for_backward(stored, W, b, U, tape, *units, *states)
-        ctx.set_materialize_grads(False)
-        sequences = [state[-T:] for state in (states if task.record else states[:1])]
-        return (*sequences, *(final or [_final_values(state, T, task.lengths) for state in states]))
+    def backward(
+        self, tensors: Sequence[Tensor], kept: Sequence[Tensor], grads: Sequence[Tensor | None], wanted: Sequence[bool]
+    ) -> list[Tensor | None]:
+        x, _, b, U = tensors[:4]
+        made, graph = self.plan, self.plan.graph
+        (T, B, _), H = x.shape, U.shape[1]
+        stored, tape, *rest = kept
+        units, states = rest[: len(rest) - len(graph.states)], rest[len(rest) - len(graph.states) :]
+        _, tiles = self.tiles
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        task: Task = ctx.task
-        T, B, H = ctx.sizes
-        made, graph = task.plan, task.plan.graph
-        x, W, b, U, tape, *rest = ctx.saved_tensors
-        units, states = rest[: len(task.units)], rest[len(task.units) :]
-        S, device = len(states), x.device
-        _, tiles = task.tiles
-        arriving, final = arriving_gradients(grads, S, record=task.record)
-        arriving = [None if each is None else in_pairs(each) for each in arriving]
-        final = [None if each is None else aligned(each) for each in final]
-
-        gradient = unwritten(T, B, made.gradients * H, dtype=task.dtype, device=device)
-        sums = torch.empty(-(-B // tiles.rows), len(made.accumulated), H, device=device)
-        first = [torch.empty(len(state) - T, B, H, device=device) for state in states]
-        arguments = task.common(T, B, tape, b, units) | {"gradient": bits(gradient), "sums": sums}
-        arguments["means"] = _means(made.backward.means, T, B, tiles, device)
-        arguments |= _named(graph, states) | _named(graph, first, "initial") | _named(graph, final, "final")
-        arguments |= _named(graph, arriving, "arriving")
-        arguments |= _named(graph, (0 if each is None else each.stride(0) for each in arriving), "per_step")
-        arguments |= _named(graph, (0 if each is None else each.stride(1) for each in arriving), "per_row")
-        for k, group in enumerate(made.groups):
-            arguments[f"weights_{k}"] = block(U, graph.matrices, group.names, H).to(task.dtype).contiguous()
-        computed = {k: torch.empty(T, B, H, dtype=task.dtype, device=device) for k in made.arguments if k is not None}
+        gradient = unwritten(T, B, made.gradients * H, like=tape)
+        sums = torch.empty(-(-B // tiles.rows), len(made.accumulated), H, device=tape.device)
+        first = self.first_gradients(B, H, tape.device, wanted, every=not tiles.native)
+        arguments = self.common(T, B, tape, b, units) | self.arriving(grads) | {"sums": sums}
+        arguments["gradient"] = gradient if tiles.native else bits(gradient)
+        arguments["means"] = _means(made.backward.means, T, B, tiles, tape)
+        arguments |= named(graph, states) | named(graph, first, "initial")
+        for k, own in enumerate(_own_matrices(made, U)):
+            arguments[f"weights_{k}"] = stored_as(own, self.dtype).contiguous()
+        computed = {k: tape.new_empty(T, B, H) for k in made.arguments if k is not None}
         arguments |= {f"argument_{k}": value for k, value in computed.items()}
-        call(task, "backward", tiles, arguments)
+        self.call("backward", tiles, arguments)
 
-        wanted = ctx.needs_input_grad[1:]
         drives = gradient.view(T * B, -1)[:, : len(graph.drives) * H]
-        totals = sums[0] if len(sums) == 1 else sums.sum(0)  # of biases, then of parameters
-        dx = (drives @ W.to(task.dtype)).view(T, B, -1) if wanted[0] else None
-        dW = drives.t() @ x if wanted[1] else None
         dU = _recurrent_gradient(made, gradient, states, computed, U) if wanted[3] else None
-        results = [dx, dW, totals[: len(graph.drives)].flatten(), dU, *totals[len(graph.drives) :], *first]
-        return (None, *(None if g is None else g.to(dtype) for g, dtype in zip(results, ctx.dtypes, strict=True)))
+        results = self.gradients(tensors, wanted, (drives, stored), dU, sums, first)
+        results[0] = None if results[0] is None else results[0].view(T, B, -1)
+        return results
 
 
-def _named(graph: Graph, values: Iterable[Any], role: str = "s") -> dict[str, Any]:
-    return {state_argument(state.name, role): value for state, value in zip(graph.states, values, strict=True)}
+def named(graph: Graph, values: Iterable[Any], role: str = "s") -> dict[str, Any]:
+    return dict(zip(_state_arguments(graph, role), values, strict=True))
+
+
+@lru_cache(maxsize=1024)
+def _state_arguments(graph: Graph, role: str) -> tuple[str, ...]:
+    return tuple(state_argument(state.name, role) for state in graph.states)
 
 
 def _side_by_side(U: Tensor, tiles: Tiles, dtype: torch.dtype) -> Tensor:
@@ -299,10 +470,17 @@ def _side_by_side(U: Tensor, tiles: Tiles, dtype: torch.dtype) -> Tensor:
     return packed
 
 
-def _means(count: int, T: int, B: int, tiles: Tiles, device: torch.device) -> Tensor | None:
+def _own_matrices(plan: Plan, U: Tensor) -> list[Tensor]:
+    """The recurrent weights of each group of products."""
+    if len(plan.groups) == 1 and plan.groups[0].names == plan.graph.matrices:
+        return [U]
+    return [block(U, plan.graph.matrices, group.names, U.shape[1]) for group in plan.groups]
+
+
+def _means(count: int, T: int, B: int, tiles: Tiles, like: Tensor) -> Tensor | None:
     if count == 0 or tiles.alone:
         return None
-    return bits(unwritten(T, count, tiles.count, B, dtype=torch.float32, device=device))
+    return bits(unwritten(T, count, tiles.count, B, like=like, dtype=torch.float32))
 
 
 def _mask_arguments(masks: Mapping[str, Tensor]) -> dict[str, Tensor | int]:
@@ -324,6 +502,7 @@ def _recurrent_gradient(
 ) -> Tensor:
     """∂L/∂U: for each group one large product over all of time."""
     graph, H, T = plan.graph, U.shape[1], len(gradient)
+    flat = gradient.flatten(0, 1)
     by_name = {state.name: (state.depth, value) for state, value in zip(graph.states, states, strict=True)}
     parts = []
     for group, place, number in zip(plan.groups, plan.places, plan.arguments, strict=True):
@@ -333,8 +512,8 @@ def _recurrent_gradient(
             depth, value = by_name[group.argument.name]
             start = depth - group.argument.delay
             argument = value[start : start + T]
-        adjoint = gradient[:, :, place * H : (place + len(group.names)) * H]
-        parts.append(adjoint.flatten(0, 1).t() @ argument.flatten(0, 1))
+        adjoint = flat[:, place * H : (place + len(group.names)) * H]
+        parts.append(adjoint.t() @ argument.flatten(0, 1))
     if len(parts) == 1 and plan.groups[0].names == graph.matrices:
         return parts[0]
     total = torch.zeros_like(U)

@@ -79,7 +79,8 @@ def awaited_states(step: Step) -> frozenset[str]:
 def state_argument(name: str, role: str = "s") -> str:
     """What an argument of a kernel is called that belongs to a state. The role comes first: no state's name can be taken for it.
 
-    - `s`: its values; `initial`, `final`: those before the first step and before each batch row's end, or their gradients;
+    - `s`: its values; `initial`, `final`: those before the first step (none: zeros) and before each batch row's end, or their
+      gradients;
     - `arriving`: gradients from outside at each step; `per_step`, `per_row`: how far these lie apart.
     """
     return f"{role}_{name}"
@@ -178,6 +179,16 @@ class Kernel(ABC):
     def arriving_address(self, state: str, step: str) -> str:
         """Of what arrives at a state's gradient from outside."""
         return self.strided(f"arriving_{state}", f"per_step_{state}", f"per_row_{state}", step)
+
+    def first_value(self, name: str, number: int) -> list[str]:
+        """A value that a state has before the first step, given or zero; it is put before those to come."""
+        initial, to = state_argument(name, "initial"), Address(state_argument(name))
+        given = self.element(Address(initial), str(number))
+        first = f"first_{name}_{number}"
+        return [
+            f"const two {first} = {initial} ? wide(load({given})) : two();",
+            f"put({self.element(to, str(number))}, {first});",
+        ]
 
     def read(self, node: Node, place: Place) -> str:
         name = self.prefetched(place)

@@ -33,12 +33,13 @@ def rows(x: Float[Tensor, "T B _"]) -> Rows:
 class Kernel:
     """`forward` and `backward` of a plan, each with its structure of arguments and with how many numbers of memory it asks for.
 
-    `arguments.hpp` tells what a structure holds; `forward` and `backward` take its bytes.
+    `arguments.hpp` tells what a structure holds; `forward` and `backward` take its bytes. `around` is the file that takes steps
+    through time: `sequence.hpp`, the only one with streams, or `scan.hpp`.
     """
 
-    def __init__(self, graph: Graph, dtype: torch.dtype):
+    def __init__(self, graph: Graph, dtype: torch.dtype, around: str = "sequence.hpp"):
         self.plan, self.dtype = plan(graph), dtype
-        library = build(emit(self.plan), REALS[dtype], f"the {REALS[dtype]} kernel of {graph.name}")
+        library = build(emit(self.plan, around), REALS[dtype], f"the {REALS[dtype]} kernel of {graph.name}")
         self.Forward, self.Backward = _structures(self.plan)
         forward, backward = ctypes.POINTER(self.Forward), ctypes.POINTER(self.Backward)
         long, address = ctypes.c_int64, ctypes.c_void_p
@@ -47,13 +48,20 @@ class Kernel:
         self.kept_memory = _function(library.kept_memory, [forward], long)
         self.forward_scratch = _function(library.forward_scratch, [forward], long)
         self.backward_scratch = _function(library.backward_scratch, [backward], long)
-        self.open_stream = _function(library.open_stream, [forward])
         self.is_crowded = _function(library.is_crowded, [], ctypes.c_int)
-        self.stream = _function(library.stream, [forward, address, address, long])
+        self.learn = _function(library.learn, [ctypes.c_double] * 3)  # as a region of threads does, to try it
+        if around == "sequence.hpp":
+            self.open_stream = _function(library.open_stream, [forward])
+            self.stream = _function(library.stream, [forward, address, address, long])
 
 
-kernel = lru_cache(maxsize=256)(Kernel)
-"""The kernel of a cell and dtype, compiled if this process and the cache on disk have none."""
+_kernel = lru_cache(maxsize=256)(Kernel)
+
+
+def kernel(graph: Graph, dtype: torch.dtype, around: str = "sequence.hpp") -> Kernel:
+    """The kernel of a cell and dtype, compiled if this process and the cache on disk have none. It is loaded once: what its
+    threads have learned of a crowded machine serves all who run it."""
+    return _kernel(graph, dtype, around)
 
 
 def _structures(plan: Plan) -> list[type[ctypes.Structure]]:
@@ -63,7 +71,8 @@ def _structures(plan: Plan) -> list[type[ctypes.Structure]]:
     S, parameters, noises = (len(each) for each in (plan.graph.states, plan.graph.parameters, plan.graph.noises))
     common = f"""
         T:L B:L D:L H:L threads:L lengths:P memory:P scratch:P x:R W:P W_row:L bias:P U:P U_row:L state:P{S}
-        parameter:P{parameters} noise:R{noises} workers:L direct:L workspace:P tape:P weights_x:P weights:P{len(plan.groups)}
+        parameter:P{parameters} noise:R{noises} keeps:L
+        workers:L direct:L workspace:P tape:P weights_x:P weights:P{len(plan.groups)}
     """
     forward = f"first:R{S} final:P{S}"
     backward = f"""
@@ -88,4 +97,4 @@ def _function(function: Any, arguments: list[Any], result: Any = None) -> Any:
 
 def source_of(graph: Graph) -> str:
     """The generated C++ of a cell, as it is compiled."""
-    return emit(plan(graph))
+    return emit(plan(graph), "sequence.hpp")

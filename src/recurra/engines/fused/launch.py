@@ -10,6 +10,7 @@ from torch import Tensor
 
 from recurra.engines.fused.kernels import Kernel
 from recurra.engines.fused.memory import Buffer
+from recurra.engines.protocol import weight_shapes
 
 GIVEN = 1
 """Stands for an address in a structure that only asks for sizes."""
@@ -26,6 +27,7 @@ class Launch:
         self.kernel, self.sizes = kernel, (T, B, D, H, threads)
         graph = kernel.plan.graph
         self.depths = tuple(state.depth for state in graph.states)
+        self.weight_shapes = weight_shapes(graph, D, H)
         self.final = tuple((depth, B, H) for depth in self.depths)
         self.shapes = tuple((depth + T, B, H) for depth in self.depths[:seen])
         sizes = {"T": T, "B": B, "D": D, "H": H, "threads": threads}
@@ -40,6 +42,8 @@ class Launch:
         self._hidden = (0,) * (len(self.depths) - len(self.shapes))
         arguments = len({number for number in kernel.plan.arguments if number is not None})
         self._own = (0,) * (3 + max(1, arguments))
+        self._other_states, self._no_units = (0,) * (3 * len(self.depths) - 3), (0,) * self._units
+        self._rest = (*self._hidden, *[0] * (self._units + self._noises + 3), *self._placed)  # of a run without either
         self._pack_forward = Struct(f"{_words(forward)}q").pack
         self._pack_backward = Struct(f"{_words(backward)}q").pack
 
@@ -54,18 +58,69 @@ class Launch:
         final: Sequence[Tensor],
         memory: int,
     ) -> None:
-        """All steps: `states` and `final` are written. `memory`: where to put what the backward run needs; 0: nowhere.
-
-        Weights that are read where they lie are summed in another order than packed ones. That is for training alone: a run that
-        keeps nothing gives each batch row the same bits whatever stands beside it, whole or in chunks, which sessions rely on.
-        """
-        direct = memory != 0
+        """All steps: `states` and `final` are written. `memory`: where to put what the backward run needs; 0: nowhere."""
+        keeps = memory != 0
         scratch = Buffer(self.forward_scratch + (0 if memory else self.kept), self.kernel.dtype)
         if not memory:
             memory = scratch.address + self.forward_scratch * self.kernel.dtype.itemsize
-        given = self._common(tensors, units, masks, lengths, states, memory, scratch.address, direct)
+        given = self._common(tensors, units, masks, lengths, states, memory, scratch.address, keeps)
         first = [number for value in initial for number in _rows(value)]
         self.kernel.forward(self._pack_forward(*given, *first, *(value.data_ptr() for value in final)))
+
+    def forward_unmasked(
+        self,
+        x: Sequence[int],
+        W: Tensor,
+        b: Tensor,
+        U: Tensor,
+        first: Sequence[int],
+        values: Tensor,
+        final: Sequence[Tensor],
+        memory: int = 0,
+    ) -> None:
+        """`forward` of a cell without per-unit parameters, masks and lengths. `x`, `first`: where their rows lie."""
+        kernel = self.kernel
+        scratch = Buffer(self.forward_scratch + (0 if memory else self.kept), kernel.dtype)
+        at, (_, _, D, H, _) = scratch.address, self.sizes
+        kept = memory or at + self.forward_scratch * kernel.dtype.itemsize
+        weights = (W.data_ptr(), D, b.data_ptr(), U.data_ptr(), H)
+        ends = [value.data_ptr() for value in final]
+        kernel.forward(
+            self._pack_forward(*self.sizes, 0, kept, at, *x, *weights, values.data_ptr(), *self._rest, *first, *ends)
+        )
+
+    def backward_unmasked(
+        self,
+        x: Sequence[int],
+        W: Tensor,
+        b: Tensor,
+        U: Tensor,
+        values: Tensor,
+        memory: int,
+        arriving: Sequence[int],
+        final: Sequence[int],
+        d_x: Sequence[int],
+        gradients: Sequence[int],
+        of_states: Sequence[int],
+    ) -> None:
+        """Its `backward`. `arriving`, `d_x`: rows; `final`, `gradients` (of W, b, U), `of_states`: addresses."""
+        scratch = Buffer(self.backward_scratch, self.kernel.dtype)
+        _, _, D, H, _ = self.sizes
+        weights = (W.data_ptr(), D, b.data_ptr(), U.data_ptr(), H)
+        given = (*self.sizes, 0, memory, scratch.address, *x, *weights, values.data_ptr(), *self._rest)
+        self.kernel.backward(
+            self._pack_backward(
+                *given,
+                *arriving,
+                *self._other_states,
+                *final,
+                *d_x,
+                *gradients,
+                *self._no_units,
+                *of_states,
+                *self._own,
+            )
+        )
 
     def backward(
         self,
@@ -107,7 +162,7 @@ class Launch:
         states: Sequence[Tensor],
         memory: int,
         scratch: int,
-        direct: bool,
+        keeps: bool,
     ) -> list[int]:
         x, W, b, U = tensors
         addresses: list[int] = [0] if lengths is None else [lengths.data_ptr()]
@@ -120,7 +175,7 @@ class Launch:
             addresses += (number for mask in masks for number in _rows(mask.expand(T, B, H)))
         else:
             addresses += (0, 0, 0)
-        return [*self.sizes, *addresses, 0, int(direct), *self._placed]
+        return [*self.sizes, *addresses, int(keeps), 0, 0, *self._placed]
 
 
 launch = lru_cache(maxsize=1024)(Launch)

@@ -1,13 +1,13 @@
 // The instructions of a GPU that `steps.cuh` is made of. Tests have another file of this name, for processors.
 
 #define DEVICE __device__ __forceinline__
-#define KERNEL extern "C" __global__ void __launch_bounds__(THREADS, 1)
+#define KERNEL extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 
 struct bfloat16 { unsigned short bits; };
 struct float16 { unsigned short bits; };
 
 DEVICE float* shared_memory() {
-    extern __shared__ float memory[];
+    extern __shared__ __align__(16) float memory[];
     return memory;
 }
 DEVICE void sync() { __syncthreads(); }
@@ -72,12 +72,13 @@ DEVICE void multiply_add(float (&sum)[4], const unsigned (&a)[4], unsigned b0, u
 }
 
 DEVICE void multiply_add_tf32(float (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { MATRIX_UNIT("m16n8k8", "tf32"); }
-// The matrix unit takes the upper 19 bits of a float; what they leave is taken in two more products. The parts of weights are
-// KEPT from step to step, or, where that takes too many registers, made anew.
-DEVICE unsigned upper(unsigned v) { return v & 0xffffe000u; }
+// The matrix unit takes the upper 19 bits of a float; what they leave is taken in two more products. The upper ones are rounded:
+// cut off, all they leave would have one sign, and so would all errors of a sum. The parts of weights are KEPT from step to
+// step, or, where that takes too many registers, made anew.
+DEVICE unsigned upper(unsigned v) { return (v + 0x1000u) & 0xffffe000u; }
 DEVICE unsigned upper_now(unsigned v) {
     unsigned result;
-    asm volatile("and.b32 %0, %1, 0xffffe000;" : "=r"(result) : "r"(v));
+    asm volatile("{ add.u32 %0, %1, 0x1000; and.b32 %0, %0, 0xffffe000; }" : "=r"(result) : "r"(v));
     return result;
 }
 DEVICE unsigned rest(unsigned v, unsigned upper) { return __float_as_uint(__uint_as_float(v) - __uint_as_float(upper)); }

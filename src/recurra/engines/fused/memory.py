@@ -58,4 +58,4 @@ def _take(size: int, dtype: torch.dtype) -> Tensor:
             found = _idle.pop(key, None)
             if found is each:
                 return found
-    return torch.empty(size, dtype=dtype)
+    return torch.empty(size, dtype=dtype, device="cpu")

@@ -4,46 +4,81 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from threading import local
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from recurra.engines.fused.cache import read_entry, write_entry
 from recurra.errors import EngineError
 
-HEADERS = [Path(__file__).parent / name for name in ("machine.cuh", "steps.cuh")]
+HEADERS = [
+    Path(__file__).parent / name for name in ("machine.cuh", "values.cuh", "steps.cuh", "chunks.cuh", "matrices.cuh")
+]
+_NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 _MOST_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
 class Kernel:
-    """A function on one device. All its thread blocks run at once: they wait for each other."""
+    """A function on one device. `together`: all its thread blocks run at once, since they wait for each other."""
 
-    def __init__(self, binary: bytes, function: str, warps: int, shared: int):
+    def __init__(self, binary: bytes, function: str, warps: int, shared: int, together: bool):
         driver = _driver()
         self.module, self.function = ctypes.c_void_p(), ctypes.c_void_p()
         _check(driver.cuModuleLoadData(ctypes.byref(self.module), binary), "loaded")
         _check(driver.cuModuleGetFunction(ctypes.byref(self.function), self.module, function.encode()), "found")
         _check(driver.cuFuncSetAttribute(self.function, _MOST_SHARED_MEMORY, shared), "given its shared memory")
-        self.threads, self.shared, self.start = 32 * warps, shared, driver.cuLaunchCooperativeKernel
+        self.threads, self.shared = 32 * warps, shared
+        self.start = driver.cuLaunchCooperativeKernel if together else driver.cuLaunchKernel
+        self.rest = () if together else (None,)
         self.device = torch.cuda.current_device()
+        self.held = local()
 
     def __call__(self, blocks: int, groups: int, values: Sequence[int]) -> None:
         """Arguments are addresses and whole numbers, all of 64 bits."""
-        count = len(values)
-        held = (ctypes.c_int64 * count)(*values)
-        first = ctypes.addressof(held)
-        places = (ctypes.c_void_p * count)(*range(first, first + 8 * count, 8))
+        try:
+            arguments, places = self.held.ready
+        except AttributeError:  # the first call of a thread
+            count = len(values)
+            arguments = (ctypes.c_int64 * count)()
+            first = ctypes.addressof(arguments)
+            places = (ctypes.c_void_p * count)(*range(first, first + 8 * count, 8))
+            self.held.ready = arguments, places
+        arguments[:] = values
         stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(self.device))
-        code = self.start(self.function, blocks, groups, 1, self.threads, 1, 1, self.shared, stream, places)
-        if code:
-            _check(code, "launched")
+        sizes = (blocks, groups, 1, self.threads, 1, 1, self.shared)
+        _check(_call(self.start, self.function, *sizes, stream, places, *self.rest), "launched")
+
+
+def set_all_bits(tensor: Tensor) -> None:
+    """Of a tensor in one piece, whose device is the current one."""
+    size = tensor.numel() * tensor.itemsize
+    if size:
+        stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(tensor.get_device()))
+        place = ctypes.c_uint64(tensor.data_ptr())
+        code = _call(_driver().cuMemsetD8Async, place, ctypes.c_ubyte(255), ctypes.c_size_t(size), stream)
+        _check(code, "given its memory")
+
+
+def on(device: int) -> AbstractContextManager[Any]:
+    """With this device as the current one, where kernels are loaded and launched; -1 is no GPU."""
+    elsewhere = device >= 0 and device != torch.cuda.current_device()
+    return torch.cuda.device(device) if elsewhere else nullcontext()
+
+
+def addresses(values: Iterable[Tensor | int | None]) -> list[int]:
+    """Arguments as a kernel takes them: tensors by their addresses, nothing as 0."""
+    return [value.data_ptr() if isinstance(value, Tensor) else value or 0 for value in values]
 
 
 @lru_cache(maxsize=512)
-def kernel(source: str, function: str, warps: int, shared: int, device: int) -> Kernel:
+def kernel(source: str, function: str, warps: int, shared: int, device: int, together: bool = True) -> Kernel:
     """Compiled if the cache has no copy. `device` is the current one: where the code is loaded."""
     major, minor = torch.cuda.get_device_capability(device)
     target = f"sm_{major}{minor}"
@@ -54,7 +89,7 @@ def kernel(source: str, function: str, warps: int, shared: int, device: int) -> 
     if binary is None:
         binary = compile_for(source, target)
         write_entry(name, binary)
-    return Kernel(binary, function, warps, shared)
+    return Kernel(binary, function, warps, shared, together)
 
 
 def compile_for(source: str, target: str) -> bytes:
@@ -105,6 +140,15 @@ def _version() -> tuple[int, int]:
     major, minor = ctypes.c_int(), ctypes.c_int()
     _check(nvrtc.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "asked for its version")
     return major.value, minor.value
+
+
+def _call(function: Any, *arguments: Any) -> int:
+    """A thread of which the driver knows nothing yet, such as a new one of autograd, is made known to it by torch."""
+    code: int = function(*arguments)
+    if code == _NO_CONTEXT:
+        torch.cuda.synchronize()
+        code = function(*arguments)
+    return code
 
 
 @lru_cache(maxsize=1)

@@ -53,9 +53,16 @@ static inline void pack(const real* from, long unit, long input, long H, long K,
             for (long k = 0; k < K; ++k) std::memcpy(to + k * line, corner + k * input, units * sizeof(real));
             continue;
         }
-        for (long k0 = 0; k0 < K; k0 += 16) {  // small squares: one side of the transposition is strided
-            const long ks = K - k0 < 16 ? K - k0 : 16;
-            for (long u = 0; u < units; ++u) {
+        for (long k0 = 0; k0 < K; k0 += V) {
+            const long ks = K - k0 < V ? K - k0 : V;
+            long u = 0;
+            for (; input == 1 && ks == V && u + V <= units; u += V) {
+                vec square[V];
+                load_columns(corner + u * unit + k0, unit, square);
+#pragma GCC unroll 16
+                for (int k = 0; k < V; ++k) store<true>(to + (k0 + k) * line + u, square[k], V);
+            }
+            for (; u < units; ++u) {
                 const real* row = corner + u * unit + k0 * input;
                 real* column = to + k0 * line + u;
                 for (long k = 0; k < ks; ++k) column[k * line] = row[k * input];
@@ -78,30 +85,28 @@ static inline void pack_backward(const real* U, long row, Matrices matrices, lon
 }
 
 // The products of a pass on weights as they lie in U: m batch rows with Q vectors of units of each matrix, and transposed, where
-// an argument has a block of H numbers for each matrix.
+// an argument has a block of H numbers for each matrix. H is whole vectors.
 template <int Q>
 static inline void multiply_direct(
     int m, const real* rows, long stride, const real* U, long row, Matrices matrices, long H, long first_unit, vec* tile) {
-    for (int i = 0; i < m; ++i)
-        for (long matrix : matrices)
-            for (int q = 0; q < Q; ++q, ++tile) {
-                const long u = first_unit + q * V;
-                *tile = u < H ? dots(rows + i * stride, H, U + (matrix * H + u) * row, row) : vec{};
-            }
+    const int across = int(matrices.size()) * Q;
+    const auto weights = [&](int n) -> const real* {
+        const long u = first_unit + n % Q * V;
+        return n < across ? U + (matrices.begin()[n / Q] * H + (u < H ? u : 0)) * row : nullptr;  // past H nobody reads the tile
+    };
+    for (int n = 0; n < across; n += 2) multiply_columns(m, rows, stride, H, weights(n), weights(n + 1), row, tile + n, across);
 }
-template <int Q>
+template <int M, int Q>
 static inline void combine_direct(
     int m, const real* rows, long stride, const real* U, long row, Matrices matrices, long H, long first_unit, vec* tile) {
-    for (int i = 0; i < m; ++i, tile += Q) {
-        for (int q = 0; q < Q; ++q) tile[q] = vec{};
-        const real* block = rows + i * stride;
-        for (long matrix : matrices) {
-            const real* from = U + matrix * H * row + first_unit;
-            if (first_unit + Q * V <= H) combine<Q>(block, H, from, row, tile);
-            else
-                for (int q = 0; first_unit + q * V < H; ++q) combine<1>(block, H, from + q * V, row, tile + q);
-            block += H;
-        }
+    for (int i = 0; i < m * Q; ++i) tile[i] = vec{};
+    for (long matrix : matrices) {
+        const real* from = U + matrix * H * row + first_unit;
+        if (first_unit + Q * V <= H) multiply_rows<M, Q, false>(m, rows, stride, H, from, tile, row, Q);
+        else
+            for (int q = 0; first_unit + q * V < H; ++q)
+                multiply_rows<M, 1, false>(m, rows, stride, H, from + q * V, tile + q, row, Q);
+        rows += H;
     }
 }
 
@@ -142,8 +147,9 @@ struct Cursor {
     }
 };
 
-// Rows one after the other.
+// Rows one after the other; zeros where there are none.
 static inline void copy_rows(const Block& from, long K, real* to) {
+    if (!from.rows.at) return void(std::memset(to, 0, from.T * from.B * K * sizeof(real)));
     Cursor rows(from, 0);
     for (long r = 0; r < from.T * from.B; ++r) std::memcpy(to + r * K, rows.next(), K * sizeof(real));
 }
@@ -194,27 +200,48 @@ static inline void times(const Block& from, long K, const real* packed, const Bl
 static inline void times(const Block& from, long K, const real* packed, const Block& to, long outputs) {
     times(from, K, packed, to, outputs, 0, from.T * from.B);
 }
+// Rows that lie at one distance from each other: all of them, or else those of one step after the other.
+template <typename Body>
+static inline void by_regular_rows(const Block& from, const Block& to, Body body) {
+    const long blocks = from.regular() && to.regular() ? 1 : from.T, rows = from.T * from.B / blocks;
+    for (long t = 0; t < blocks; ++t) {
+        const long distance = blocks == 1 ? from.distance() : from.rows.row, to_next = blocks == 1 ? to.distance() : to.rows.row;
+        body(from.rows.at + t * from.rows.step, distance, to.rows.at + t * to.rows.step, to_next, rows);
+    }
+}
 // The same on weights as they lie: `outputs` and K are whole vectors.
 static inline void times_direct(const Block& from, long K, const real* W, long line, const Block& to, long outputs) {
-    for (long o = 0; o < outputs; o += V) {
-        Cursor in(from, 0), out(to, 0);
-        for (long r = 0; r < from.T * from.B; ++r) store<true>(out.next() + o, dots(in.next(), K, W + o * line, line), V);
-    }
+    by_regular_rows(from, to, [&](const real* in, long distance, real* out, long to_next, long rows) {
+        const long block = block_of(rows, COLUMN_ROWS);
+        for (long o = 0; o < outputs; o += 2 * V)
+            for (long r = 0; r < rows; r += block) {
+                const int m = int(std::min(block, rows - r));
+                const bool two = o + V < outputs;
+                const real* const first = W + o * line;
+                vec tile[COLUMN_ROWS * 2];
+                multiply_columns(m, in + r * distance, distance, K, first, two ? first + V * line : nullptr, line, tile, 2);
+                for (int i = 0; i < m; ++i)
+                    for (int n = 0; n <= two; ++n) store<true>(out + (r + i) * to_next + o + n * V, tile[i * 2 + n], V);
+            }
+    });
 }
 // out[r][o] = sum over k of from[r][k] * W[k][o].
 static inline void times_transposed(const Block& from, long K, const real* W, long line, const Block& to, long outputs) {
-    for (long o = 0; o < outputs;) {
-        const int n = o + WIDTH <= outputs ? PANEL : 1;
-        Cursor in(from, 0), out(to, 0);
-        for (long r = 0; r < from.T * from.B; ++r) {
-            vec tile[PANEL] = {};
-            if (n == PANEL) combine<PANEL>(in.next(), K, W + o, line, tile);
-            else combine<1>(in.next(), K, W + o, line, tile);
-            real* const at = out.next() + o;
-            for (int i = 0; i < n; ++i) store<true>(at + i * V, tile[i], V);
-        }
-        o += n * V;
-    }
+    constexpr int M = rows_at_once<PANEL>();
+    by_regular_rows(from, to, [&](const real* in, long distance, real* out, long to_next, long rows) {
+        const long block = block_of(rows, M);
+        for (long o = 0; o < outputs; o += WIDTH)
+            for (long r = 0; r < rows; r += block) {
+                const int m = int(std::min(block, rows - r));
+                const real* from = in + r * distance;
+                vec tile[M * PANEL] = {};
+                if (o + WIDTH <= outputs) multiply_rows<M, PANEL, false>(m, from, distance, K, W + o, tile, line, PANEL);
+                else
+                    for (int n = 0; o + n * V < outputs; ++n)
+                        multiply_rows<M, 1, false>(m, from, distance, K, W + o + n * V, tile + n, line, PANEL);
+                for (int i = 0; i < m; ++i) put(out + (r + i) * to_next + o, tile + i * PANEL, outputs - o, false);
+            }
+    });
 }
 // The same for all rows, by threads that share them step by step: where there are fewer batch rows than threads.
 static inline void times_by_rows(const Block& from, long K, const real* packed, const Block& to, long outputs, long most) {

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <initializer_list>
 #include <limits>
+#include <pthread.h>
+#include <semaphore.h>
 #include <time.h>
 #include <utility>
 #ifdef _OPENMP
@@ -36,12 +38,14 @@ template <bool full>
 static inline vec load(const real* from, int count) {
     vec v = {};
     if (full) std::memcpy(&v, from, sizeof v);
+    else if (count == 1) v[0] = *from;  // without a call: a row of one unit is nothing else
     else std::memcpy(&v, from, count * sizeof(real));
     return v;
 }
 template <bool full>
 static inline void store(real* to, vec v, int count) {
     if (full) std::memcpy(to, &v, sizeof v);
+    else if (count == 1) *to = v[0];
     else std::memcpy(to, &v, count * sizeof(real));
 }
 template <bool full>
@@ -134,68 +138,139 @@ static inline vec remainder(vec a, vec b) {  // the sign of b, as in Python and 
 }
 
 // ---- products ----------------------------------------------------------------------------------------------------
-// tile[m][n] = sum over k of rows[m][k] * panel[k][n]: M batch rows by N vectors of outputs, all sums in registers.
-template <int M, int N>
-static inline void multiply(const real* rows, long stride, long K, const real* panel, vec* tile) {
+// tile[m][n] = sum over k of rows[m][k] * panel[k][n]: M batch rows by N vectors of outputs, all sums in registers. Weights that
+// are not packed are added to the tile; those of one input lie `line` after those of the one before, and `across` vectors of the tile
+// are a row's.
+//
+// Every product sums over its inputs in their order, wherever its weights lie and however many rows it takes at once. So a batch
+// row has the same bits beside any others, in one call or in several, which sessions of a server rely on.
+template <int M, int N, bool packed>
+static inline void multiply(const real* rows, long stride, long K, const real* panel, vec* tile, long line, int across) {
     vec sums[M][N] = {};
-    for (long k = 0; k < K; ++k, panel += N * V) {
+    if (packed) line = N * V, across = N;
+    else
+        for (int m = 0; m < M; ++m)
+            for (int n = 0; n < N; ++n) sums[m][n] = tile[m * across + n];
+    for (long k = 0; k < K; ++k, panel += line) {
         vec w[N];
-        for (int n = 0; n < N; ++n) w[n] = *reinterpret_cast<const vec*>(panel + n * V);
+        for (int n = 0; n < N; ++n) w[n] = packed ? *reinterpret_cast<const vec*>(panel + n * V) : load<true>(panel + n * V, V);
         for (int m = 0; m < M; ++m)
             for (int n = 0; n < N; ++n) sums[m][n] += w[n] * rows[m * stride + k];
     }
     for (int m = 0; m < M; ++m)
-        for (int n = 0; n < N; ++n) tile[m * N + n] = sums[m][n];
+        for (int n = 0; n < N; ++n) tile[m * across + n] = sums[m][n];
 }
-template <int M, int N>
-static inline void multiply_rows(int m, const real* rows, long stride, long K, const real* panel, vec* tile) {
+template <int M, int N, bool packed = true>
+static inline void multiply_rows(
+    int m, const real* rows, long stride, long K, const real* panel, vec* tile, long line = 0, int across = 0) {
     if constexpr (M > 0) {
-        if (m == M) multiply<M, N>(rows, stride, K, panel, tile);
-        else multiply_rows<M - 1, N>(m, rows, stride, K, panel, tile);
+        if (m == M) multiply<M, N, packed>(rows, stride, K, panel, tile, line, across);
+        else multiply_rows<M - 1, N, packed>(m, rows, stride, K, panel, tile, line, across);
     }
 }
 template <int N>
 constexpr int rows_at_once() { return REGISTERS / N > 8 ? 8 : REGISTERS / N > 0 ? REGISTERS / N : 1; }
-// The same without packed weights, where too few rows would share the work of packing. `dots`: of one row with V rows of weights
-// that lie `line` apart; each number is a sum over a vector, and V vectors are summed at once by halving pairs.
+
+// Weights of one output lie beside each other, and a product takes one input of V outputs: squares of V by V numbers are
+// transposed in registers. Pairs of rows exchange halves, then quarters, and so on.
+template <int part, int... j>
+static inline void exchange(vec& a, vec& b, std::integer_sequence<int, j...>) {
 #ifdef __clang__
-template <int half>
-static inline void add_pairs(vec* sums) {
-    if (half == V / 2)
-        for (int i = 0; i < V; ++i) sums[0][i] = sum(vec(sums[i]), V);
-}
+    const vec first = __builtin_shufflevector(a, b, (j & part ? V + (j ^ part) : j)...);
+    b = __builtin_shufflevector(a, b, (j & part ? V + j : j ^ part)...);
 #else
-// Of each pair (i, i + half), in groups of 2 half numbers: the first halves of both beside each other, plus the second halves.
-template <int half, int... j>
-static inline vec add_pair(vec a, vec b, std::integer_sequence<int, j...>) {
-    constexpr whole low = {(j & half ? V + (j & ~half) : j)...};
-    constexpr whole high = {(j & half ? V + j : j | half)...};
-    return __builtin_shuffle(a, b, low) + __builtin_shuffle(a, b, high);
-}
-template <int half>
-static inline void add_pairs(vec* sums) {
-    if constexpr (half > 0) {
-#pragma GCC unroll 16
-        for (int i = 0; i < half; ++i) sums[i] = add_pair<half>(sums[i], sums[i + half], std::make_integer_sequence<int, V>());
-        add_pairs<half / 2>(sums);
-    }
-}
+    constexpr whole low = {(j & part ? V + (j ^ part) : j)...}, high = {(j & part ? V + j : j ^ part)...};
+    const vec first = __builtin_shuffle(a, b, low);
+    b = __builtin_shuffle(a, b, high);
 #endif
-static inline vec dots(const real* row, long K, const real* weights, long line) {
-    vec sums[V] = {};
-    for (long k = 0; k < K; k += V) {
-        const vec x = load<true>(row + k, V);
-#pragma GCC unroll 16
-        for (int i = 0; i < V; ++i) sums[i] += x * load<true>(weights + i * line + k, V);
-    }
-    add_pairs<V / 2>(sums);
-    return sums[0];
+    a = first;
 }
-// tile[n] += sum over k of row[k] * weights[k][n].
-template <int N>
-static inline void combine(const real* row, long K, const real* weights, long line, vec* tile) {
-    for (long k = 0; k < K; ++k, weights += line)
-        for (int n = 0; n < N; ++n) tile[n] += row[k] * load<true>(weights + n * V, V);
+template <int part>
+static inline void transpose(vec* square) {
+    if constexpr (part > 0) {
+#pragma GCC unroll 16
+        for (int i = 0; i < V; ++i)
+            if (!(i & part)) exchange<part>(square[i], square[i | part], std::make_integer_sequence<int, V>());
+        transpose<part / 2>(square);
+    }
+}
+// Of V outputs `line` apart and V inputs: square[k] holds input k of each output.
+typedef real half __attribute__((vector_size(VECTOR_BYTES / 2)));
+template <int... j>
+static inline vec join(const real* low, const real* high, std::integer_sequence<int, j...>) {
+    half a, b;
+    std::memcpy(&a, low, sizeof a), std::memcpy(&b, high, sizeof b);
+    return __builtin_shufflevector(a, b, j...);
+}
+static inline void load_columns(const real* weights, long line, vec* square) {
+#if defined(__clang__) || __GNUC__ >= 12  // halves are exchanged as they are loaded
+#pragma GCC unroll 8
+    for (int i = 0; i < V / 2; ++i) {
+        const real *a = weights + i * line, *b = a + V / 2 * line;
+        square[i] = join(a, b, std::make_integer_sequence<int, V>());
+        square[i + V / 2] = join(a + V / 2, b + V / 2, std::make_integer_sequence<int, V>());
+    }
+    transpose<V / 4>(square);
+#else
+#pragma GCC unroll 16
+    for (int i = 0; i < V; ++i) square[i] = load<true>(weights + i * line, V);
+    transpose<V / 2>(square);
+#endif
+}
+// tile[m][n] = sum over k of rows[m][k] * weights[n][output][k] for N times V outputs, without packed weights; K is whole vectors.
+// Functions of their own: inlined, a square would take registers from the products around it. Of few rows each addition waits for
+// the one before it, so two squares are on their way at once.
+template <int M>
+static __attribute__((noinline)) void multiply_square(int m, const real* rows, long stride, long K, const real* weights, long line, vec* tile, int across) {
+    if constexpr (M > 0) {
+        if (m < M) return multiply_square<M - 1>(m, rows, stride, K, weights, line, tile, across);
+        vec sums[M] = {};
+        for (long k = 0; k < K; k += V) {
+            vec square[V];
+            load_columns(weights + k, line, square);
+#pragma GCC unroll 16
+            for (int i = 0; i < V; ++i)
+#pragma GCC unroll 8
+                for (int r = 0; r < M; ++r) sums[r] += square[i] * rows[r * stride + k + i];
+        }
+        for (int r = 0; r < M; ++r) tile[r * across] = sums[r];
+    }
+}
+template <int M>
+static __attribute__((noinline)) void multiply_two(
+    int m, const real* rows, long stride, long K, const real* weights, const real* others, long line, vec* tile, int across) {
+    if constexpr (M > 0) {
+        if (m < M) return multiply_two<M - 1>(m, rows, stride, K, weights, others, line, tile, across);
+        vec sums[M] = {}, other_sums[M] = {};
+        for (long k = 0; k < K; k += V) {
+            vec square[V];
+            load_columns(weights + k, line, square);
+#pragma GCC unroll 16
+            for (int i = 0; i < V; ++i)
+#pragma GCC unroll 8
+                for (int r = 0; r < M; ++r) sums[r] += square[i] * rows[r * stride + k + i];
+            load_columns(others + k, line, square);
+#pragma GCC unroll 16
+            for (int i = 0; i < V; ++i)
+#pragma GCC unroll 8
+                for (int r = 0; r < M; ++r) other_sums[r] += square[i] * rows[r * stride + k + i];
+        }
+        for (int r = 0; r < M; ++r) tile[r * across] = sums[r], tile[r * across + 1] = other_sums[r];
+    }
+}
+constexpr int COLUMN_ROWS = REGISTERS >= 28 ? 8 : 4;  // that share a square; the square takes V registers itself
+// Of V outputs, or of twice as many where `others` is not null.
+static inline void multiply_columns(
+    int m, const real* rows, long stride, long K, const real* weights, const real* others, long line, vec* tile, int across) {
+    for (; m > 0; m -= COLUMN_ROWS, rows += COLUMN_ROWS * stride, tile += COLUMN_ROWS * across) {
+        const int taken = m < COLUMN_ROWS ? m : COLUMN_ROWS;
+        if (others && taken <= 2) {
+            multiply_two<2>(taken, rows, stride, K, weights, others, line, tile, across);
+            continue;
+        }
+        multiply_square<COLUMN_ROWS>(taken, rows, stride, K, weights, line, tile, across);
+        if (others) multiply_square<COLUMN_ROWS>(taken, rows, stride, K, others, line, tile + 1, across);
+    }
 }
 // Batch rows are cut into blocks of nearly equal size, so that none is left alone with its loads.
 static inline long block_of(long batch, int most) {
@@ -215,23 +290,60 @@ static inline double seconds(clockid_t clock) {
     clock_gettime(clock, &now);
     return now.tv_sec + 1e-9 * now.tv_nsec;
 }
+// OpenMP's threads that wait for work spin for milliseconds, in regions of torch's own too. GCC's library gives that up at once while
+// it has more threads than there are cores: so, beside busy processes, it is given some that sleep.
+struct Sleepers {
+    std::atomic<sem_t*> leave{nullptr};
+    void come() {
+        if (leave.load(std::memory_order_relaxed)) return;
+        sem_t* const own = new sem_t;  // the thread's to delete: it may outlive what is static here
+        sem_t* none = nullptr;
+        pthread_t thread;
+        sem_init(own, 0, 0);
+        if (!leave.compare_exchange_strong(none, own)) return void(delete own);
+        if (pthread_create(&thread, nullptr, sleep, own) == 0) {
+            pthread_detach(thread);
+        } else {
+            leave.store(nullptr);
+            delete own;
+        }
+    }
+    void go() {
+        if (!leave.load(std::memory_order_relaxed)) return;
+        if (sem_t* const own = leave.exchange(nullptr)) sem_post(own);
+    }
+    static void* sleep(void* leave) {
+#ifdef _OPENMP
+#pragma omp parallel num_threads(omp_get_num_procs() + 1)
+        { asm volatile("" ::: "memory"); }  // they stay, asleep, until this thread ends
+#endif
+        sem_t* const own = static_cast<sem_t*>(leave);
+        while (sem_wait(own)) continue;  // a signal
+        delete own;
+        return nullptr;
+    }
+};
 struct Crowd {
     static constexpr double SHORTEST = 0.02, LONGEST = 1.0;  // seconds
+    Sleepers sleepers;
     std::atomic<double> until{0}, pause{SHORTEST};
     bool is_here(double now) const { return now < until.load(std::memory_order_relaxed); }
     // A region that took `wall` seconds, `lost` of them without a core.
     void learn(double now, double wall, double lost) {
         const double last = pause.load(std::memory_order_relaxed);
-        if (lost < 0.2 * wall + 1e-4)  // waking a thread takes part of that
+        if (lost < 0.2 * wall + 1e-4) {  // waking a thread takes part of that
+            if (now - until.load(std::memory_order_relaxed) > LONGEST) sleepers.go();
             pause.store(SHORTEST, std::memory_order_relaxed);
-        else {
+        } else {
+            sleepers.come();
             until.store(now + last, std::memory_order_relaxed);
             pause.store(last < LONGEST ? 2 * last : last, std::memory_order_relaxed);
         }
     }
 };
-static Crowd crowd;
+inline Crowd crowd;  // one for all kernels of a process: GCC marks inline variables as unique, whichever library they are in
 extern "C" int is_crowded() { return crowd.is_here(seconds(CLOCK_MONOTONIC)); }
+extern "C" void learn(double now, double wall, double lost) { crowd.learn(now, wall, lost); }
 
 template <typename Body>
 static inline void share_batch(long threads, long B, Body body) {

@@ -4,7 +4,12 @@
 #pragma once
 #include "arguments.hpp"
 
-constexpr long FEW_ROWS = 32;  // packing costs about as much as the products of so many
+// Whether weights are read where they lie. Forward each step transposes them for some rows at once, which costs as much as
+// packing after two or three times; backward they lie as they are multiplied, and only lie further apart.
+static inline bool is_whole(const Sequence& a) { return a.H % V == 0 && a.D % V == 0; }
+static inline bool is_direct(const Forward& a) { return is_whole(a) && a.T * ((a.B + COLUMN_ROWS - 1) / COLUMN_ROWS) <= 2; }
+static inline bool is_direct(const Backward& a) { return is_whole(a) && a.T <= 4 && a.T * a.B <= 64; }
+
 static inline long most_rows(const Sequence& a) { return (a.B + a.workers - 1) / a.workers + 1; }
 static inline long workspace(long batch, long H, long rows, long means) {
     return round_up(batch * rows * H, V) + round_up(batch * means, V) + V;
@@ -13,29 +18,17 @@ static inline long forward_workspace(const Sequence& a) { return workspace(most_
 static inline long backward_workspace(const Sequence& a) {
     return workspace(most_rows(a), a.H, BACKWARD_ROWS, BACKWARD_MEANS) + (most_rows(a) * VALUES + SUMS) * a.H;
 }
-// To step t: the addresses of all values that lie in memory by time.
-static inline void move(const Sequence& a, Step& s, long t) {
-    const long plane = a.B * a.H;
-    s.tape = a.tape + t * SLOTS * plane;
-    for (int k = 0; k < STATES; ++k)
-        for (int d = 0; d <= DEPTH[k]; ++d) s.value[value_of(k) + d] = a.state[k] + (t + DEPTH[k] - d) * plane;
-    for (int k = 0; k < NOISES; ++k) s.noise[k] = a.noise[k].at + t * a.noise[k].step;
-}
 
 // ---- memory ------------------------------------------------------------------------------------------------------
-// What the backward run reads too: its size depends on no number of threads.
 static inline long place_kept(Sequence& a) {
     const long work = std::max(a.H * MATRICES, 64L) + DRIVES * a.D;  // for each unit of each step
-    a.direct = a.direct && a.T * a.B <= FEW_ROWS && a.H % V == 0 && a.D % V == 0;
     a.workers = threads_for(a.threads, double(a.T) * a.B * a.H * work, a.B);
-    Parts own{a.memory};
-    a.tape = own.take(a.T * a.B * SLOTS * a.H);
-    for (int k = 0; k < STATES; ++k)
-        if (!a.state[k]) a.state[k] = own.take((DEPTH[k] + a.T) * a.B * a.H);
-    return own.size;
+    return place_tape(a);
 }
 static inline long place(Forward& a) {
     place_kept(a);
+    a.direct = is_direct(a);
+    if (a.direct && a.B <= 4) a.workers = 1;  // each would transpose all weights, for a row or two
     Parts own{a.scratch};
     a.workspace = own.take(a.workers * forward_workspace(a));
     a.weights_x = own.take(packed_size(DRIVES * a.H, a.D));
@@ -44,6 +37,8 @@ static inline long place(Forward& a) {
 }
 static inline long place(Backward& a) {
     place_kept(a);
+    a.direct = is_direct(a);
+    if (a.T * a.B <= 16) a.workers = 1;  // to add up two gradients of all weights takes longer than the products of so few rows
     Parts own{a.scratch};
     a.workspace = own.take(a.workers * backward_workspace(a));
     a.weights_x = own.take(packed_size(a.D, DRIVES * a.H));
@@ -54,23 +49,11 @@ static inline long place(Backward& a) {
     for (int k = 0; k < ARGUMENTS; ++k) a.argument[k] = own.take(a.T * a.B * a.H);
     return own.size;
 }
-extern "C" long kept_memory(const Forward* given) {
-    Forward a = *given;
-    return place_kept(a);
-}
-extern "C" long forward_scratch(const Forward* given) {
-    Forward a = *given;
-    return place(a);
-}
-extern "C" long backward_scratch(const Backward* given) {
-    Backward a = *given;
-    return place(a);
-}
 
 // ---- forward -----------------------------------------------------------------------------------------------------
 static void forward_steps(const Forward& a, long thread, long first, long last) {
     Step s;
-    s.first = first, s.batch = last - first;
+    s.first = first, s.batch = last - first, s.from = 0, s.to = a.H;
     s.rows = a.workspace + thread * forward_workspace(a);
     s.means = s.rows + round_up(s.batch * FORWARD_ROWS * a.H, V);
     for (long t = 0; t < a.T; ++t) {
@@ -124,7 +107,7 @@ extern "C" void stream(Forward* a, real* x, real* out, long steps) {
 // What arrives at the DEPTH youngest values of each state lies in a ring of DEPTH + 1 rows by time.
 static void backward_steps(const Backward& a, long thread, long first, long last) {
     Step s;
-    s.first = first, s.batch = last - first;
+    s.first = first, s.batch = last - first, s.from = 0, s.to = a.H;
     s.rows = a.workspace + thread * backward_workspace(a);
     s.means = s.rows + round_up(s.batch * BACKWARD_ROWS * a.H, V);
     const long plane = s.batch * a.H, sums = SUMS * a.H, often = 512 / s.batch + 1;
@@ -184,8 +167,5 @@ extern "C" void backward(const Backward* given) {
     if (a.d_x.at && few) times_by_rows(adjoints, DRIVES * a.H, a.weights_x, d_x, a.D, a.threads);
     if (a.d_W) add_parts(a.d_W, size_W, a.parts, size_W + size_U, a.workers - 1);
     if (a.d_U) add_parts(a.d_U, size_U, a.parts + size_W, size_W + size_U, a.workers - 1);
-    add_parts(a.sums, SUMS * a.H, a.sums + SUMS * a.H, SUMS * a.H, a.workers - 1);
-    if (a.d_bias) std::memcpy(a.d_bias, a.sums, DRIVES * a.H * sizeof(real));
-    for (int k = 0; k < PARAMETERS; ++k)
-        if (a.d_parameter[k]) std::memcpy(a.d_parameter[k], a.sums + (DRIVES + k) * a.H, a.H * sizeof(real));
+    give_sums(a);
 }

@@ -8,12 +8,20 @@ import torch
 from torch import Tensor
 
 from recurra.engines.protocol import Run
-from recurra.errors import EngineError
 
 
 def with_contiguous_rows(x: Tensor) -> Tensor:
-    """`x` itself unless the numbers of a row are scattered in memory."""
+    """`x` itself unless the numbers of a row are scattered in memory, or negated where they are read."""
+    if x.is_neg():
+        x = x.resolve_neg()
     return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
+
+
+def gradient_like(x: Tensor, layout: torch.memory_format = torch.preserve_format) -> Tensor:
+    """Room for the gradient of `x`, in its layout or in this one, if rows are contiguous there; of rows that overlap, torch takes
+    another order of axes."""
+    made = torch.empty_like(x, memory_format=layout)
+    return made if made.stride(-1) == 1 else torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
 def whole_masks(noise: Mapping[str, Tensor], H: int) -> dict[str, Tensor]:
@@ -31,8 +39,8 @@ def arriving_gradients(
     grads: Sequence[Tensor | None], states: int, *, record: bool
 ) -> tuple[list[Tensor | None], list[Tensor | None]]:
     """What arrives at each state, at every step and at its end; without `record` only the first state's steps were given out."""
-    if torch.is_grad_enabled():
-        raise EngineError("engine 'fused' has no second derivatives (create_graph=True). Use engine='eager' for them.")
     given = grads[:states] if record else [grads[0], *[None] * (states - 1)]
     arriving = [None if grad is None else with_contiguous_rows(grad) for grad in given]
-    return arriving, [None if grad is None else grad.contiguous() for grad in grads[len(grads) - states :]]
+    return arriving, [
+        None if grad is None else grad.resolve_neg().contiguous() for grad in grads[len(grads) - states :]
+    ]

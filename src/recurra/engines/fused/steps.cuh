@@ -1,100 +1,20 @@
-// What generated CUDA kernels call: mathematics, values that thread blocks hand to one another, and products of them.
+// What the steps of generated CUDA kernels are made of: values that thread blocks hand to one another, and products of them.
 //
 // A thread block owns a tile of UNITS units and ROWS batch rows; each of its warps keeps the weights of a part of the inputs in
 // registers. Thread blocks wait for each other by spinning on a sentinel, a word with every bit set: gpu_kernel.py says why
 // that is enough.
 //
-// Before this file stand NUMBER and PARAMETER, the types in memory of sequences and of what belongs to a unit; EXACT and KEPT,
-// for products of floats; H, UNITS, ROWS and WARPS; and PATIENCE, the cycles before the first look at a row: many thread blocks
-// that look too early are in contention with those that store.
+// Before this file stand NUMBER and PARAMETER (`values.cuh`); EXACT and KEPT, for products of floats; H, UNITS, ROWS and WARPS;
+// and PATIENCE, the cycles before the first look at a row: many thread blocks that look too early are in contention with those
+// that store.
 
 constexpr int THREADS = 32 * WARPS;
 constexpr int PAIRS = (ROWS * UNITS / 2 + THREADS - 1) / THREADS;  // of a thread: two neighbouring units of several rows
 
-#include <machine.cuh>
+constexpr bool SINGLE = false;
+constexpr int RESIDENT = 1;  // thread blocks of a multiprocessor
 
-using number = NUMBER;
-using parameter = PARAMETER;
-using whole = long long;
-
-// -- two units at once ------------------------------------------------------------------------------------------------
-
-struct two {
-    float x, y;
-    DEVICE two(float v = 0.0f) : x(v), y(v) {}
-    DEVICE two(float x, float y) : x(x), y(y) {}
-};
-struct both {
-    bool x, y;
-};
-#define OPERATOR(RESULT, TYPE, SIGN) \
-    DEVICE RESULT operator SIGN(const TYPE& a, const TYPE& b) { return {a.x SIGN b.x, a.y SIGN b.y}; }
-OPERATOR(two, two, +)
-OPERATOR(two, two, -)
-OPERATOR(two, two, *)
-OPERATOR(both, two, <)
-OPERATOR(both, two, <=)
-OPERATOR(both, two, ==)
-OPERATOR(both, both, &)
-OPERATOR(both, both, |)
-DEVICE float divided(float a, float b) { return sizeof(number) == 4 ? a / b : quotient(a, b); }
-DEVICE two operator/(const two& a, const two& b) { return {divided(a.x, b.x), divided(a.y, b.y)}; }
-DEVICE two operator-(const two& v) { return {-v.x, -v.y}; }
-DEVICE both operator!(const both& v) { return {!v.x, !v.y}; }
-DEVICE two& operator+=(two& a, const two& b) { return a = a + b; }
-DEVICE two select(const both& c, const two& a, const two& b) { return {c.x ? a.x : b.x, c.y ? a.y : b.y}; }
-
-#define FUNCTION(NAME, ...) \
-    DEVICE float NAME##_of(float v) { return __VA_ARGS__; } \
-    DEVICE two NAME(const two& v) { return {NAME##_of(v.x), NAME##_of(v.y)}; }
-#define FUNCTION_OF_TWO(NAME, ...) \
-    DEVICE float NAME##_of(float a, float b) { return __VA_ARGS__; } \
-    DEVICE two NAME(const two& a, const two& b) { return {NAME##_of(a.x, b.x), NAME##_of(a.y, b.y)}; }
-
-template <class> constexpr bool is_coarse = false;
-template <> constexpr bool is_coarse<bfloat16> = true;
-
-DEVICE float small_tanh(float v) {  // the first terms of its series
-    const float square = v * v;
-    return v * (1.0f + square * (-1.0f / 3.0f + square * (2.0f / 15.0f - square * (17.0f / 315.0f))));
-}
-DEVICE float exact_tanh(float v) {  // 1 − 2 / (e²ᵛ + 1), which loses digits near zero
-    const float large = 1.0f - quotient(2.0f, exponential(2.0f * v) + 1.0f), small = small_tanh(v);
-    return fabsf(v) < 0.1f ? small : large;
-}
-FUNCTION(exp, exponential(v))
-FUNCTION(sigmoid, quotient(1.0f, 1.0f + exponential(-v)))
-FUNCTION(tanh, is_coarse<number> ? coarse_tanh(v) : exact_tanh(v))
-FUNCTION(relu, v < 0.0f ? 0.0f : v)
-FUNCTION(softplus, (v > 0.0f ? v : 0.0f) + log1pf(exponential(-fabsf(v))))
-FUNCTION(sign, v > 0.0f ? 1.0f : v < 0.0f ? -1.0f : v)
-FUNCTION(absolute, fabsf(v))
-FUNCTION(cos, cosf(v))
-FUNCTION(sin, sinf(v))
-FUNCTION(erf, erff(v))
-FUNCTION(floor, floorf(v))
-FUNCTION(log, logf(v))
-FUNCTION(sqrt, sqrtf(v))
-FUNCTION_OF_TWO(minimum, a < b || a != a ? a : b)
-FUNCTION_OF_TWO(maximum, a > b || a != a ? a : b)
-FUNCTION_OF_TWO(remainder, a - b * floorf(a / b))
-FUNCTION_OF_TWO(power, powf(a, b))
-DEVICE two clamp(const two& v, const two& low, const two& high) { return minimum(maximum(v, low), high); }
-
-// -- memory -----------------------------------------------------------------------------------------------------------
-
-// Two numbers as they lie in memory.
-template <class kind>
-struct alignas(2 * sizeof(kind)) Stored {
-    kind low, high;
-};
-template <class kind>
-DEVICE Stored<kind> load(const kind* at) { return *reinterpret_cast<const Stored<kind>*>(at); }
-template <class kind>
-DEVICE two wide(const Stored<kind>& v) { return {wide(v.low), wide(v.high)}; }
-// Store, in one piece, what others may wait for.
-template <class kind>
-DEVICE void put(kind* at, const two& v) { put_word(at, narrow(v.x, v.y, kind())); }
+#include <values.cuh>
 
 // -- whose a number is ------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 
-import torch
 from torch import Tensor
 
 from recurra.cells.notation import Cell
@@ -25,7 +24,7 @@ class Stream:
         made = kernel(graph, dtype)
         W, b, U = weights.W.contiguous(), weights.b.contiguous(), weights.U.contiguous()
         D, H = W.shape[1], U.shape[1]
-        self._states = [torch.zeros(state.depth + BLOCK, B, H, dtype=dtype) for state in graph.states]
+        self._states = [W.new_zeros(state.depth + BLOCK, B, H) for state in graph.states]
         self._depths = [state.depth for state in graph.states]
         arguments = made.Forward(T=BLOCK, B=B, D=D, H=H, threads=1, W=W.data_ptr(), W_row=D, U=U.data_ptr(), U_row=H)
         arguments.bias = b.data_ptr()
@@ -37,8 +36,8 @@ class Stream:
         masks = whole_masks(weights.noise, H)
         for k, name in enumerate(graph.noises):
             arguments.noise[k] = rows(masks[name].expand(BLOCK, B, H))
-        memory = torch.empty(made.kept_memory(arguments), dtype=dtype)
-        scratch = torch.empty(made.forward_scratch(arguments), dtype=dtype)
+        memory = W.new_empty(made.kept_memory(arguments))
+        scratch = W.new_empty(made.forward_scratch(arguments))
         arguments.memory, arguments.scratch = memory.data_ptr(), scratch.data_ptr()
         made.open_stream(arguments)
         self._alive = (arguments, memory, scratch, b, units, masks)  # the structure holds bare addresses
@@ -56,4 +55,4 @@ class Stream:
     @state.setter
     def state(self, values: tuple[Tensor, ...]) -> None:
         for memory, depth, value in zip(self._states, self._depths, values, strict=True):
-            memory[:depth] = value
+            memory[:depth] = value.detach()
