@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -125,6 +126,12 @@ CELLS: dict[str, Cell] = {**CATALOGUE, **INVENTED, **NOISY}
 def supporting(name: str, cell: Cell, *, device: str = "cpu", dtype: torch.dtype = torch.float64, T: int = 33) -> bool:
     """Whether the engine of that name runs the cell at the sizes of these tests."""
     return bool(ENGINES[name].supports(cell, torch.device(device), dtype, Shape(B, T, D, H)))
+
+
+def agreement_marks(engine: str, name: str) -> Any:
+    """`newton` takes a hundred times as long as the others: here some cells, the rest in the long tests and in its own."""
+    few = ("elman", "lstm", "skip", "mingru", "toolbox", "lstm_norm", "recurrent_dropout(gru)")
+    return pytest.mark.slow if engine == "newton" and name not in few else ()
 
 
 def engines_for(cell: Cell) -> list[str]:

@@ -80,6 +80,7 @@ def test_what_is_exported_are_the_numbers(tmp_path: Path) -> None:
     assert found["scores"] == made.evaluate().to_json()["scores"]
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_to_the_same_weights(tmp_path: Path) -> None:
     """SIGKILL at any moment after the first checkpoint; the second start ends where a run that was never killed ends."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -124,6 +125,7 @@ def kinds(file: Path) -> list[list[list[str]]]:
     return [[[each["output_type"], *sorted(each.get("data", {}))] for each in cell["outputs"]] for cell in cells]
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_to_what_is_stored(tmp_path: Path) -> None:
     """The same outputs in every cell: results as HTML, figures as PNG, one block for each training, and nothing else."""
     pytest.importorskip("nbclient")
@@ -157,3 +159,10 @@ def test_a_word_model_of_three_sizes_goes_on_from_its_checkpoint(tmp_path: Path)
     again = run("word_model", tmp_path, *options)
     assert "goes on after step 3" in again
     assert "step 6: perplexity" in again
+
+
+@pytest.mark.slow
+def test_a_compiled_word_model_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    options = ("--sizes", "24", "20", "16", "--rows", "64", "--length", "12", "--steps", "2", "--compile")
+    assert "step 2: perplexity" in run("word_model", tmp_path, *options)
+    assert "step 4: perplexity" in run("word_model", tmp_path, *options)

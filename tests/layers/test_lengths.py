@@ -6,7 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recurra import CATALOGUE, cell, log, tanh
-from tests.helpers import D, assert_same, engines_for, flatten, make_layer, map_state, random_state, run_all, two_speeds
+from tests.helpers import (
+    D,
+    agreement_marks,
+    assert_same,
+    engines_for,
+    flatten,
+    make_layer,
+    map_state,
+    random_state,
+    run_all,
+    two_speeds,
+)
 
 
 @cell
@@ -20,7 +31,9 @@ CELLS = {name: CATALOGUE[name] for name in ("lstm", "gru", "gru_after", "elman",
     "steep": steep,
 }
 PAIRS = [
-    pytest.param(cell, engine, id=f"{engine}-{name}") for name, cell in CELLS.items() for engine in engines_for(cell)
+    pytest.param(cell, engine, id=f"{engine}-{name}", marks=agreement_marks(engine, name))
+    for name, cell in CELLS.items()
+    for engine in engines_for(cell)
 ]
 every_cell_and_engine = pytest.mark.parametrize(("cell", "engine"), PAIRS)
 

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import SimpleNamespace
 
@@ -18,6 +18,7 @@ from recurra.cells.zoneout import zoneout
 from recurra.data.forest import Forest, make_forest
 from recurra.errors import OptionError, ShapeError
 from recurra.layers.tree import ChildSum, Fold, NAry, Plain, Sum, Tree
+from recurra.layers.tree_lstm import CompiledLevels, run_in_torch
 
 D, H, ARITY = 3, 4, 6
 WITHOUT_AGO = [name for name, cell in CATALOGUE.items() if all(state.depth == 1 for state in cell.graph.states)]
@@ -189,6 +190,77 @@ def test_deeper_than_pythons_recursion(composition: str, depth: int) -> None:
     assert float(x.grad[forest.roots].abs().min()) > 0
 
 
+def gradients_of(run: Callable[..., Tensor], *tensors: Tensor) -> list[Tensor]:
+    outputs = run(*tensors)
+    weights = torch.randn(outputs.shape, generator=torch.Generator().manual_seed(1), dtype=outputs.dtype)
+    return [outputs, *torch.autograd.grad((outputs * weights).sum(), tensors)]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_compiled_levels_equal_those_in_torch(threads: int, shared: bool) -> None:
+    """Enough trees for two threads; units that do not fill vectors; leaves with a drive of their own, other nodes with one."""
+    size, some_seed = 37, torch.Generator().manual_seed(0)
+    forest = random_forest(torch.randint(0, 10**6, (40, 29), generator=some_seed).tolist())
+    wide = forest.widest
+    leaf = forest.heights == 0
+    rows = leaf.cumsum(0) * leaf if shared else None
+    drives = torch.randn(
+        int(leaf.sum()) + 1 if shared else forest.nodes, 4 * size, generator=some_seed, dtype=torch.float64
+    )
+    U = 0.1 * torch.randn((3 + wide) * size, wide * size, generator=some_seed, dtype=torch.float64)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        given = (drives.requires_grad_(), U.requires_grad_())
+        compiled = gradients_of(lambda *given: CompiledLevels.apply(*given, forest, rows), *given)
+        in_torch = gradients_of(lambda *given: run_in_torch(*given, forest, rows), *given)
+    finally:
+        torch.set_num_threads(before)
+    for one, other in zip(compiled, in_torch, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("composition", ["fold", "plain", "child-sum", "n-ary"])
+def test_nodes_that_share_an_input(composition: str) -> None:
+    layer = make_layer(composition, "gru" if composition == "fold" else None)
+    forest = random_forest(torch.randint(0, 10**6, (3, 12), generator=torch.Generator().manual_seed(3)).tolist())
+    rows = torch.arange(forest.nodes) % 5
+    x = torch.randn(5, D, dtype=torch.float64, requires_grad=True)
+    shared, each = (
+        gradients_of(run, x) for run in (lambda x: layer(x, forest, rows), lambda x: layer(x[rows], forest))
+    )
+    for left, right in zip(shared, each, strict=True):
+        torch.testing.assert_close(left, right)
+    with pytest.raises(ShapeError, match="rows must name one input"):
+        layer(x, forest, rows[:3])
+
+
+def test_threads_may_change_between_the_runs() -> None:
+    """What the forward run keeps lies by the shares of its threads."""
+    forest = make_forest([[-1, *((k - 1) // 2 for k in range(1, 101))]] * 20, [range(101)] * 20)
+    layer, x = Tree(D, 64, composition="n-ary", arity=2).double(), torch.randn(forest.nodes, D).double()
+    before = torch.get_num_threads()
+    try:
+        found = []
+        for threads in (2, 1):
+            torch.set_num_threads(2)
+            loss = layer(x, forest).square().sum()
+            torch.set_num_threads(threads)
+            found.append(torch.autograd.grad(loss, list(layer.parameters())))
+    finally:
+        torch.set_num_threads(before)
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_rows_of_any_integer_type() -> None:
+    forest = make_forest([[-1, 0, 0, 1, 1], [-1, 0]], [range(5), range(2)])
+    layer, x = make_layer("n-ary", None), torch.randn(5, D).double()
+    rows = torch.tensor([0, 1, 2, 3, 4, 0, 1])
+    assert torch.equal(layer(x, forest, rows.int()), layer(x, forest, rows))
+
+
 def test_trees_of_a_batch_do_not_touch_each_other() -> None:
     numbers = torch.randint(0, 10**6, (5, 9), generator=torch.Generator().manual_seed(3)).tolist()
     forest = random_forest(numbers)
@@ -227,6 +299,14 @@ class TestRefused:
             ShapeError, match=r"a node has 3 children, but there are matrices for 2 \(arity\). Pass arity=3"
         ):
             Tree(D, H, composition="n-ary")(torch.randn(4, D), make_forest([[-1, 0, 0, 0]], [[0] * 4]))
+
+    @pytest.mark.parametrize("wrong", [-1, 5])
+    def test_rows_that_x_does_not_have(self, wrong: int) -> None:
+        forest = make_forest([[-1, 0, 0]], [range(3)])
+        with pytest.raises(
+            ShapeError, match=rf"rows must be 0 to 4, the rows of x; got {min(wrong, 0)} to {max(wrong, 1)}"
+        ):
+            make_layer("n-ary", None)(torch.randn(5, D).double(), forest, torch.tensor([0, 1, wrong]))
 
     def test_inputs_of_another_size(self) -> None:
         with pytest.raises(ShapeError, match=r"size 3 \(input_size\) for each of the forest's 1 nodes; got \[2, 3\]"):

@@ -6,87 +6,21 @@ The derivatives are those of the operations' table, propagated forward through t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from recurra.cells.graph import NORM_EPSILON, Node, block, make, named_blocks, walk
+from recurra.cells.graph import Node, block, make, named_blocks, walk
 from recurra.cells.operations import OPERATIONS
+from recurra.cells.slopes import Slope, centred, slopes
 from recurra.engines.protocol import Weights
 from recurra.errors import OptionError
 from recurra.layers.direction import Direction
 from recurra.layers.recurrent import Recurrent
 from recurra.types import CellState, Float, State
-
-_CHOOSING = ("where", "relu", "clamp", "minimum", "maximum")
-"""Operations whose partial derivatives choose: what is not chosen counts nothing, even where it is infinite."""
-
-
-@dataclass
-class _Slope:
-    """∂value/∂leaf for one value and one leaf, each `[N, H]`, as a sum of three kinds of matrices.
-
-    - `diagonal`: the value's unit k depends on the leaf's unit k. A number stands for that number in every place.
-    - `rows`: by matrix, the factor of each row: diag(rows[name]) U_name. Nothing is multiplied out until the end.
-    - `dense`: anything else, `[N, H, H]`.
-    """
-
-    diagonal: Tensor | float = 0.0
-    rows: dict[str, Tensor | float] = field(default_factory=dict)
-    dense: Tensor | None = None
-
-    def scaled(self, factor: Tensor | float, *, choosing: bool = False) -> _Slope:
-        """diag(factor) times this."""
-
-        def times(value: Tensor | float) -> Tensor | float:
-            if choosing and isinstance(factor, Tensor):
-                return torch.where(factor == 0, torch.zeros_like(factor), factor * value)
-            return factor * value
-
-        dense = None
-        if self.dense is not None:
-            wide = torch.as_tensor(factor, dtype=self.dense.dtype)[..., None]
-            dense = torch.where(wide == 0, 0, wide * self.dense) if choosing else wide * self.dense
-        diagonal = self.diagonal if isinstance(self.diagonal, float) and self.diagonal == 0 else times(self.diagonal)
-        return _Slope(diagonal, {name: times(rows) for name, rows in self.rows.items()}, dense)
-
-    def plus(self, other: _Slope) -> _Slope:
-        rows = dict(self.rows)
-        for name, factor in other.rows.items():
-            rows[name] = rows[name] + factor if name in rows else factor
-        parts = [dense for dense in (self.dense, other.dense) if dense is not None]
-        return _Slope(self.diagonal + other.diagonal, rows, sum(parts[1:], parts[0]) if parts else None)
-
-    def multiplied(self, name: str, matrices: dict[str, Tensor]) -> _Slope:
-        """U_name times this."""
-        U = matrices[name]
-        made = _Slope()
-        if isinstance(self.diagonal, Tensor):
-            made.dense = U * self.diagonal[..., None, :]
-        elif self.diagonal != 0:
-            made.rows[name] = self.diagonal
-        rest = self.rows_as_dense(matrices)
-        if rest is not None:
-            made.dense = U @ rest if made.dense is None else made.dense + U @ rest
-        return made
-
-    def rows_as_dense(self, matrices: dict[str, Tensor]) -> Tensor | None:
-        """All but the diagonal, multiplied out."""
-        total = self.dense
-        for name, factor in self.rows.items():
-            part = (factor[..., None] if isinstance(factor, Tensor) else factor) * matrices[name]
-            total = part if total is None else total + part
-        return total
-
-    def matrix(self, matrices: dict[str, Tensor], like: Float[Tensor, "N H"]) -> Float[Tensor, "N H H"]:
-        N, H = like.shape
-        total = self.rows_as_dense(matrices)
-        made = like.new_zeros(N, H, H) if total is None else total.expand(N, H, H).clone()
-        made.diagonal(dim1=-2, dim2=-1).add_(self.diagonal)
-        return made
 
 
 class _Layer:
@@ -128,8 +62,8 @@ class _Layer:
                 case "product":
                     values[node] = linear(self.wide(inner[0], s), self.matrices[node.name])
                 case "norm":
-                    centred, spread = _centred(self.wide(inner[0], s))
-                    values[node] = self.units[node.name] * centred / spread
+                    middle, spread = centred(self.wide(inner[0], s))
+                    values[node] = self.units[node.name] * middle / spread
                 case _:
                     values[node] = OPERATIONS[node.kind].value(*inner)
             if node in self.held:
@@ -158,48 +92,9 @@ class _Layer:
             parts.append(torch.cat([past[state.name][:, 1:].flatten(1), new], dim=-1))
         return torch.cat(parts, dim=-1)
 
-    def slopes(self, values: dict[Node, Tensor | float], like: Tensor) -> dict[Node, dict[Node, _Slope]]:
+    def slopes(self, values: dict[Node, Tensor | float], like: Tensor) -> dict[Node, dict[Node, Slope]]:
         """For every value, its slope with respect to each state and drive that it depends on."""
-        found: dict[Node, dict[Node, _Slope]] = {}
-        for node in self.order:
-            total: dict[Node, _Slope] = {}
-            if node.kind in ("state", "drive"):
-                total[node] = _Slope(1.0)
-            elif node.kind == "product":
-                total = {
-                    leaf: slope.multiplied(node.name, self.matrices) for leaf, slope in found[node.arguments[0]].items()
-                }
-            elif node.kind == "norm":
-                total = self._slopes_of_norm(node, values, found, like)
-            elif node.kind in OPERATIONS:
-                inner = [values[argument] for argument in node.arguments]
-                for argument, partial in zip(node.arguments, OPERATIONS[node.kind].partials, strict=True):
-                    if partial is None or not found[argument]:
-                        continue
-                    factor = partial(values[node], *inner)
-                    for leaf, slope in found[argument].items():
-                        part = slope.scaled(factor, choosing=node.kind in _CHOOSING)
-                        total[leaf] = total[leaf].plus(part) if leaf in total else part
-            found[node] = total
-        return found
-
-    def _slopes_of_norm(
-        self, node: Node, values: dict[Node, Tensor | float], found: dict[Node, dict[Node, _Slope]], like: Tensor
-    ) -> dict[Node, _Slope]:
-        """∂ gain·u/∂v with u = (v − mean v)/σ: gain/σ · (I − 1/H − u uᵀ/H)."""
-        argument = node.arguments[0]
-        if not found[argument]:
-            return {}
-        centred, spread = _centred(self.wide(values[argument], like))
-        u = centred / spread
-        inner = torch.eye(self.H, dtype=like.dtype) - (1 + u[:, :, None] * u[:, None, :]) / self.H
-        outer = (self.units[node.name] / spread)[..., None] * inner
-        return {leaf: _Slope(dense=outer @ slope.matrix(self.matrices, u)) for leaf, slope in found[argument].items()}
-
-
-def _centred(v: Tensor) -> tuple[Tensor, Tensor]:
-    centred = v - v.mean(-1, keepdim=True)
-    return centred, (centred.square().mean(-1, keepdim=True) + NORM_EPSILON).sqrt()
+        return slopes(Slope, self.order, values, self.matrices, self.units, like[..., : self.H])
 
 
 @dataclass(frozen=True)
@@ -335,7 +230,7 @@ class StepMap:
                 return slice(place, place + layer.H)
         return None
 
-    def _own(self, layer: _Layer, slopes: dict[Node, _Slope], like: Tensor, start: int) -> Float[Tensor, "N H S"]:
+    def _own(self, layer: _Layer, slopes: dict[Node, Slope], like: Tensor, start: int) -> Float[Tensor, "N H S"]:
         """The part through the layer's own states."""
         made = like.new_zeros(len(like), layer.H, self.size)
         place = start
@@ -348,7 +243,7 @@ class StepMap:
             place += state.depth * layer.H
         return made
 
-    def _drives(self, layer: _Layer, slopes: dict[Node, _Slope], like: Tensor) -> Float[Tensor, "N H D"]:
+    def _drives(self, layer: _Layer, slopes: dict[Node, Slope], like: Tensor) -> Float[Tensor, "N H D"]:
         """The part through the drives, as a map of what the layer reads."""
         made = like.new_zeros(len(like), layer.H, layer.W.shape[1])
         for name in layer.graph.drives:

@@ -13,9 +13,9 @@ from recurra.cells.graph import Node, block, evaluate
 from recurra.cells.notation import Cell
 from recurra.cells.parameters import Learned, spread
 from recurra.engines.operators import text_of
-from recurra.engines.protocol import Run, Weights
+from recurra.engines.protocol import Run, Weights, weight_shapes
 from recurra.engines.run import run_cell
-from recurra.errors import OptionError, nearest, quoted
+from recurra.errors import OptionError, ShapeError, nearest, quoted
 from recurra.layers.dropout import check_share
 from recurra.layers.initial import Initialiser, constrained, fill, fill_constrained, kept_initialiser
 from recurra.layers.names import encode_names, fit_names
@@ -78,7 +78,8 @@ class Direction(nn.Module):
         graph, H, init = self.cell.graph, self.hidden_size, init or self.init
         for k, name in enumerate(graph.drives):
             nn.init.xavier_uniform_(self.W[k * H : (k + 1) * H])
-            self.b[k * H : (k + 1) * H] = graph.bias.get(name, 0.0) if isinstance(self.b, nn.Parameter) else 0.0
+            if isinstance(self.b, nn.Parameter):
+                self.b[k * H : (k + 1) * H] = graph.bias.get(name, 0.0)
         for k, name in enumerate(graph.matrices):
             assert self.U is not None
             matrix = self.U[k * H : (k + 1) * H]
@@ -89,10 +90,19 @@ class Direction(nn.Module):
         for name, declared in graph.parameters.items():
             if isinstance(declared, Learned):
                 self.units[name].copy_(_freed(spread(declared.value, H, self.cell.about(name)), declared))
-            else:
-                getattr(self, f"fixed_{name}").copy_(spread(declared.value, H, self.cell.about(name)))
         for first in self.initial:
             first.zero_()
+        self._fill_constants()
+
+    @torch.no_grad()
+    def _fill_constants(self) -> None:
+        """What no state dict holds, beside the weights: biases of a layer without any, and fixed per-unit parameters."""
+        values = {} if isinstance(self.b, nn.Parameter) else {"b": torch.zeros_like(self.b, device="cpu")}
+        for name, declared in self.cell.graph.parameters.items():
+            if not isinstance(declared, Learned):
+                values[f"fixed_{name}"] = spread(declared.value, self.hidden_size, self.cell.about(name))
+        for name, value in values.items():
+            setattr(self, name, value.to(self.W.device, self.W.dtype, copy=True))
 
     def rows(self, name: str) -> tuple[str, slice]:
         """Which packed weight a name such as `U.n` is of, and which rows of it."""
@@ -120,6 +130,7 @@ class Direction(nn.Module):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         fit_names(self.cell, state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *rest)
+        self._fill_constants()  # a layer that was made on the device "meta" has none
 
     def matrix(self, name: str) -> Float[Tensor, "H H"]:
         """The recurrent matrix of `U.NAME`, in the form that the cell keeps it in."""
@@ -157,6 +168,13 @@ class Direction(nn.Module):
         matrices = self.recurrent_matrices()
         if self.training and self.weight_dropout:
             matrices = dropout(matrices, self.weight_dropout)
+        expected = weight_shapes(self.cell.graph, self.input_size, self.hidden_size)
+        found = self.W.shape, self.b.shape, matrices.shape
+        if found != expected:  # put in from outside
+            raise ShapeError(
+                f"W, b and U of {self.cell.name} are {', '.join(str([*shape]) for shape in expected)} for inputs of size "
+                f"{self.input_size} and {self.hidden_size} units; got {', '.join(str([*shape]) for shape in found)}."
+            )
         return Weights(self.W, self.b, matrices, self.unit_values(), noise)
 
     def first_state(self, B: int) -> tuple[Float[Tensor, "_K B H"], ...]:

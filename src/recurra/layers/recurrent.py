@@ -21,6 +21,7 @@ from recurra.layers.direction import Direction, batch_first
 from recurra.layers.dropout import VariationalDropout
 from recurra.layers.initial import Initialiser, find_initialiser
 from recurra.layers.named_weights import Held, OfRows
+from recurra.layers.quick import run_quickly
 from recurra.layers.states import replace_rows
 from recurra.types import CellState, Float, Int, Shape, State, Trace
 
@@ -235,6 +236,10 @@ class Recurrent(nn.Module):
         - `padding`: `end`, or `start` for sequences that are aligned to the last step.
         - `record`: also give every state and every named gate at every step.
         """
+        if lengths is None and not record and padding == "end":
+            quick = run_quickly(self, x, 3, state)
+            if quick is not None:
+                return Trace(*quick)
         stack = self.stack
         self._check_input(x, 3, stack[0][0])
         B, T, _ = x.shape
@@ -297,6 +302,9 @@ class Recurrent(nn.Module):
 
     def step(self, x: Float[Tensor, "B D"], state: State | None = None) -> tuple[Float[Tensor, "B H"], State]:
         """One step of a stream: the output and the state to pass to the next call. Equals the sequence call."""
+        quick = run_quickly(self, x, 2, state)
+        if quick is not None:
+            return quick
         if self.bidirectional:
             raise OptionError(
                 "step streams forward in time; a bidirectional layer needs the whole sequence. Call the layer instead."
@@ -384,7 +392,8 @@ class Recurrent(nn.Module):
     ) -> Tensor | None:
         if lengths is None:
             return None
-        lengths = torch.as_tensor(lengths, dtype=None if isinstance(lengths, Tensor) or len(lengths) else torch.int64)
+        if not isinstance(lengths, Tensor):
+            lengths = torch.tensor(lengths, dtype=None if len(lengths) else torch.int64, device="cpu")
         if lengths.ndim != 1 or len(lengths) != B or lengths.dtype.is_floating_point or lengths.dtype == torch.bool:
             raise ShapeError(
                 f"lengths must be {B} whole numbers, one for each sequence; got {list(lengths.shape)} of {lengths.dtype}."

@@ -34,9 +34,10 @@ class Stepper:
         self.layer = layer
         training, _ = layer.training, layer.eval()  # masks of dropout and zoneout are at their mean
         with torch.no_grad():
+            layer(ones[0].W.new_zeros(1, 1, layer.input_size))  # hooks make weights anew: pruning, old weight norm
             self._streams = [Stream(one.cell, one.weights(1, 1), 1) for one in ones]
         layer.train(training)
-        self._y = [torch.zeros(one.hidden_size, dtype=one.W.dtype) for one in ones]
+        self._y = [torch.zeros(one.hidden_size, dtype=one.W.dtype, device="cpu") for one in ones]
         self._addresses = [y.data_ptr() for y in self._y]
         self.reset()
 
@@ -75,7 +76,7 @@ class Stepper:
             self._refuse(x, "[T, D]")
         x = x.detach().contiguous()
         for k, stream in enumerate(self._streams):
-            out = torch.empty(len(x), len(self._y[k]), dtype=x.dtype)
+            out = x.new_empty(len(x), len(self._y[k]))
             stream.run(x.data_ptr(), out.data_ptr(), len(x))
             if self.layer.residual and k:
                 out += x

@@ -17,11 +17,11 @@ from torch.nn.functional import linear
 from recurra.cells.catalogue import find_cell
 from recurra.cells.graph import Node, evaluate_in_order, named_blocks
 from recurra.cells.notation import Cell
-from recurra.data.forest import Forest, Level, make_plan
+from recurra.data.forest import Forest, Level
 from recurra.errors import OptionError, ShapeError, choose_from
 from recurra.layers.direction import Direction
 from recurra.layers.initial import fill, orthogonal
-from recurra.layers.tree_lstm import permute, run_levels
+from recurra.layers.tree_lstm import run_levels
 from recurra.types import Float, Int
 
 
@@ -60,7 +60,8 @@ Compose = Callable[[Tensor, Children], Tensor]
 
 
 class Composition(nn.Module, ABC):
-    """How a node's state comes about: a module from the inputs of all nodes of a forest to their outputs.
+    """How a node's state comes about: a module from inputs, and which of them each node of a forest reads (`None`: its own), to
+    the outputs of all nodes.
 
     `states`: how many states of H numbers a node has; the first one is its output.
     """
@@ -72,7 +73,9 @@ class Composition(nn.Module, ABC):
         self.input_size, self.hidden_size = input_size, hidden_size
 
     @abstractmethod
-    def forward(self, x: Float[Tensor, "N D"], forest: Forest) -> Float[Tensor, "N H"]: ...
+    def forward(
+        self, x: Float[Tensor, "M D"], forest: Forest, rows: Int[Tensor, " N"] | None
+    ) -> Float[Tensor, "N H"]: ...
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}"
@@ -84,12 +87,13 @@ class _ByLevel(Composition):
     """
 
     @abstractmethod
-    def begin(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N GH"], Compose]: ...
+    def begin(self, x: Float[Tensor, "M D"]) -> tuple[Float[Tensor, "M GH"], Compose]: ...
 
-    def forward(self, x: Float[Tensor, "N D"], forest: Forest) -> Float[Tensor, "N H"]:
+    def forward(self, x: Float[Tensor, "M D"], forest: Forest, rows: Int[Tensor, " N"] | None) -> Float[Tensor, "N H"]:
         schedule = forest.schedule
         drives, compose = self.begin(x)
-        drives = drives.index_select(0, schedule.order.to(x.device))
+        read = schedule.order if rows is None else rows[schedule.order]
+        drives = drives.index_select(0, read.to(x.device))
         groups: list[list[Tensor]] = []  # by level, the states of the nodes whose parents are on one level
         outputs = []
         for level, drive in zip(schedule.levels, drives.split([each.size for each in schedule.levels]), strict=True):
@@ -129,7 +133,7 @@ class _OfCell(_ByLevel):
             cell, reads, hidden_size, learn_initial=False, init=orthogonal, device=None, dtype=None
         )
 
-    def drive(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N GH"]:
+    def drive(self, x: Float[Tensor, "M D"]) -> Float[Tensor, "M GH"]:
         return linear(x, self.weights.W[:, : self.input_size], self.weights.b)
 
     def step(self) -> Callable[[Tensor, Tensor], Tensor]:
@@ -168,7 +172,7 @@ class Sum(_OfCell):
     def __init__(self, cell: Cell, input_size: int, hidden_size: int):
         super().__init__(cell, input_size, hidden_size, reads=input_size)
 
-    def begin(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N GH"], Compose]:
+    def begin(self, x: Float[Tensor, "M D"]) -> tuple[Float[Tensor, "M GH"], Compose]:
         step = self.step()
         return self.drive(x), lambda drive, children: step(drive, children.sum(children.states))
 
@@ -186,7 +190,7 @@ class Fold(_OfCell):
         super().__init__(cell, input_size, hidden_size, reads=input_size + hidden_size)
         self.end = nn.Parameter(torch.zeros(hidden_size))
 
-    def begin(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N GH"], Compose]:
+    def begin(self, x: Float[Tensor, "M D"]) -> tuple[Float[Tensor, "M GH"], Compose]:
         H, step, of_child = self.hidden_size, self.step(), self.weights.W[:, self.input_size :]
         end = linear(self.end, of_child)
 
@@ -222,7 +226,7 @@ class _OwnWeights(Composition):
 
 
 class _OwnEquations(_OwnWeights, _ByLevel):
-    def begin(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N GH"], Compose]:
+    def begin(self, x: Float[Tensor, "M D"]) -> tuple[Float[Tensor, "M GH"], Compose]:
         return linear(x, self.W, self.b), self.compose
 
     @abstractmethod
@@ -283,11 +287,10 @@ class NAry(_OwnWeights):
         with torch.no_grad():
             self.b[-hidden_size:] = 1
 
-    def forward(self, x: Float[Tensor, "N D"], forest: Forest) -> Float[Tensor, "N H"]:
-        plan = make_plan(forest, self.arity).to(x.device)
-        drives = linear(permute(x, plan), self.W, self.b)
+    def forward(self, x: Float[Tensor, "M D"], forest: Forest, rows: Int[Tensor, " N"] | None) -> Float[Tensor, "N H"]:
+        drives = linear(x, self.W, self.b)
         with torch.autocast(x.device.type, enabled=False):  # states and sums keep their precision
-            return run_levels(drives.to(self.U.dtype), self.U, plan)
+            return run_levels(drives.to(self.U.dtype), self.U, forest, rows)
 
 
 def _lstm_end(i: Tensor, o: Tensor, u: Tensor, kept: Tensor) -> Tensor:
@@ -355,17 +358,26 @@ class Tree(nn.Module):
         else:
             self.composition = COMPOSITIONS[composition](input_size, hidden_size)
 
-    def forward(self, x: Tensor, forest: Forest) -> Tensor:
-        """The output of every node, `[N, H]`, from the input of every node, `[N, D]`, both in the forest's order."""
-        if list(x.shape) != [forest.nodes, self.input_size]:
+    def forward(self, x: Tensor, forest: Forest, rows: Int[Tensor, " N"] | None = None) -> Tensor:
+        """The output of every node, `[N, H]`, from the input of every node, `[N, D]`, both in the forest's order.
+
+        - `rows`: where nodes share inputs, which row of x each of them reads; x is then `[M, D]`.
+        """
+        if rows is not None and list(rows.shape) != [forest.nodes]:
+            raise ShapeError(f"rows must name one input for each of {forest.nodes} nodes; got {list(rows.shape)}.")
+        if list(x.shape) != [forest.nodes if rows is None else len(x), self.input_size]:
             raise ShapeError(
                 f"a tree layer expects one input of size {self.input_size} (input_size) for each of the forest's "
                 f"{forest.nodes} nodes; got {list(x.shape)}."
+            )
+        if rows is not None and len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(x):
+            raise ShapeError(
+                f"rows must be 0 to {len(x) - 1}, the rows of x; got {int(rows.min())} to {int(rows.max())}."
             )
         if self.arity is not None and forest.widest > self.arity:
             raise ShapeError(
                 f"a node has {forest.widest} children, but there are matrices for {self.arity} (arity). "
                 f"Pass arity={forest.widest}, or take fold, sum or child-sum."
             )
-        outputs: Tensor = self.composition(x, forest)
+        outputs: Tensor = self.composition(x, forest, rows)
         return outputs

@@ -1,18 +1,26 @@
 """The n-ary Tree-LSTM through all levels of a forest, with its adjoint written out.
 
 Autograd would walk a dozen nodes for each level and add up a weight gradient for each. Here the states of all nodes lie in
-one array by level, each level is one product, and the gradient of the weights is one product over all levels.
+one array by level, each level is one product, and the gradient of the weights is one product over all levels: in C++
+(`tree_lstm.cpp`) where there is a compiler, otherwise in torch's operations.
 """
 
 from __future__ import annotations
 
+import ctypes
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from recurra.data.forest import Plan
+from recurra.data.forest import Forest, Plan, make_plan
+from recurra.engines.fused.build import build
+from recurra.engines.fused.engine import supports_cpu
+from recurra.engines.fused.kernels import REALS
+from recurra.engines.fused.memory import Buffer
 from recurra.types import Float, Int
 
 # grad · y (1 − y) and grad · (1 − y²) in one pass over memory
@@ -98,6 +106,71 @@ class NAryLevels(torch.autograd.Function):
         return drives, dz.T @ below, None
 
 
+class CompiledLevels(torch.autograd.Function):
+    """The same in C++: drives `[M, 4H]` and U to outputs `[N, H]`. `rows`: which drive each node has; `None`: its own."""
+
+    @staticmethod
+    def forward(ctx: Any, drives: Tensor, U: Tensor, forest: Forest, rows: Tensor | None) -> Tensor:
+        drives, U = (each.resolve_neg().contiguous() for each in (drives, U))
+        H, N = drives.shape[1] // 4, forest.nodes
+        K = U.shape[1] // H
+        out, ctx.kept = drives.new_empty(N, H), _borrow(N * (5 + 2 * K) * H, drives.dtype)
+        ctx.save_for_backward(drives, U, out)
+        ctx.forest, ctx.rows = forest, None if rows is None else rows.long().contiguous()
+        ctx.threads = torch.get_num_threads()  # what is kept lies by the threads' shares: both runs have the same
+        _kernel(drives.dtype).forward(_given(ctx, drives, U, out=out))
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, outer: Float[Tensor, "N H"]) -> tuple[Tensor, Tensor, None, None]:
+        drives, U, out = ctx.saved_tensors
+        kernel, outer = _kernel(drives.dtype), outer.resolve_neg().contiguous()
+        d_drives, d_U = torch.empty_like(drives), torch.empty_like(U)
+        given = _given(ctx, drives, U, out=out, outer=outer, d_drives=d_drives, d_U=d_U)
+        scratch = _borrow(kernel.scratch_size(given), drives.dtype)
+        given.scratch = scratch.address
+        kernel.backward(given)
+        return d_drives, d_U, None, None
+
+
+class _Trees(ctypes.Structure):
+    """`Trees` of `tree_lstm.cpp`."""
+
+    _fields_ = tuple((name, ctypes.c_int64) for name in ("N", "B", "M", "H", "K", "threads")) + tuple(
+        (name, ctypes.c_void_p)
+        for name in (
+            *("parents", "heights", "positions", "roots", "rows", "drives", "U", "out", "memory"),
+            *("outer", "scratch", "d_drives", "d_U"),
+        )
+    )
+
+
+def _given(ctx: Any, drives: Tensor, U: Tensor, **more: Tensor) -> _Trees:
+    forest, H = ctx.forest, drives.shape[1] // 4
+    tensors = {name: getattr(forest, name) for name in ("parents", "heights", "positions", "roots")}
+    tensors |= {"drives": drives, "U": U, **more} | ({} if ctx.rows is None else {"rows": ctx.rows})
+    assert all(each.is_contiguous() for each in tensors.values())
+    sizes = {"N": forest.nodes, "B": len(forest), "M": len(drives), "H": H, "K": U.shape[1] // H}
+    addresses = {name: each.data_ptr() for name, each in tensors.items()}
+    return _Trees(**sizes, **addresses, threads=ctx.threads, memory=ctx.kept.address)
+
+
+def _borrow(size: int, dtype: torch.dtype) -> Buffer:
+    """Batches of trees differ in size; of one power of two they share a buffer."""
+    return Buffer(1 << (size - 1).bit_length(), dtype)
+
+
+@lru_cache(maxsize=2)
+def _kernel(dtype: torch.dtype) -> ctypes.CDLL:
+    source = Path(__file__).with_name("tree_lstm.cpp").read_text()
+    library = build(source, REALS[dtype], f"the {REALS[dtype]} kernel of n-ary trees")
+    for function in (library.forward, library.backward, library.scratch_size):
+        function.argtypes, function.restype = [ctypes.POINTER(_Trees)], None
+    library.scratch_size.restype = ctypes.c_int64
+    return library
+
+
 class Permuted(torch.autograd.Function):
     """Rows in another order; gradients go back by the inverse, which takes rows too and adds nothing up."""
 
@@ -112,13 +185,20 @@ class Permuted(torch.autograd.Function):
         return outer.index_select(0, back), None, None
 
 
-def permute(x: Float[Tensor, "N D"], plan: Plan) -> Float[Tensor, "N D"]:
-    """What nodes read, in the plan's order."""
-    made: Tensor = Permuted.apply(x, plan.order, plan.back)  # type: ignore[no-untyped-call]
-    return made
+def run_levels(
+    drives: Float[Tensor, "M GH"], U: Float[Tensor, "RH KH"], forest: Forest, rows: Int[Tensor, " N"] | None
+) -> Float[Tensor, "N H"]:
+    """The outputs of all nodes; `rows`: which drive each node has."""
+    if supports_cpu(drives.device, drives.dtype):
+        compiled: Tensor = CompiledLevels.apply(drives, U, forest, rows)  # type: ignore[no-untyped-call]
+        return compiled
+    return run_in_torch(drives, U, forest, rows)
 
 
-def run_levels(drives: Float[Tensor, "N GH"], U: Float[Tensor, "RH KH"], plan: Plan) -> Float[Tensor, "N H"]:
-    """The outputs of all nodes, as `NAryLevels` computes them."""
-    outputs: Tensor = NAryLevels.apply(drives, U, plan)  # type: ignore[no-untyped-call]
+def run_in_torch(drives: Tensor, U: Tensor, forest: Forest, rows: Tensor | None) -> Tensor:
+    """The same without a compiler, and on a GPU."""
+    plan = make_plan(forest, U.shape[1] * 4 // drives.shape[1]).to(drives.device)
+    each = drives if rows is None else drives.index_select(0, rows.to(drives.device))
+    in_order = Permuted.apply(each, plan.order, plan.back)  # type: ignore[no-untyped-call]
+    outputs: Tensor = NAryLevels.apply(in_order, U, plan)  # type: ignore[no-untyped-call]
     return outputs

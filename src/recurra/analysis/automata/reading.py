@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 from recurra.analysis.automata.finite import Moore
 from recurra.analysis.jacobians import StepMap
 from recurra.layers.recurrent import Recurrent
+from recurra.models.draws import draw_numbers
 from recurra.types import Float, Int
 
 
@@ -88,7 +89,7 @@ class Reading:
         drawable = [*range(len(self.symbols)), *([] if self.end is None else [self.end])]
         for _ in range(self.length):
             chances = self.scores(s)[:, drawable].softmax(-1)
-            symbol = torch.multinomial(chances, 1, generator=random)[:, 0]
+            symbol = draw_numbers(chances, random)
             goes_on = goes_on & (symbol < len(self.symbols))
             drawn.append(symbol.where(goes_on, -1))
             s = self.step(s, drawn[-1])
