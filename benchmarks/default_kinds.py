@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import warnings
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from recurra.data.events import Case
 from recurra.data.in_memory import write_data
 from recurra.data.log_tasks import LOGS, log_rows, synthetic_log
 from recurra.data.series import filled
@@ -22,31 +23,28 @@ from recurra.data.series_kinds import SERIES, synthetic_series
 from recurra.training.backtest import roll
 
 SEED = 7
-"""Of the data."""
+"""Of the data, to which that of the bench is added."""
+Specialist = Callable[[Any, float], dict[str, float]]
+"""From a run, and the seconds that it took, to another tool's scores on the same data."""
 EPOCHS = 30
 """Of the plain script."""
 
 
-def plain_name(row: str) -> str:
-    """The name of a baseline without what differs from kind to kind: orders and seasons."""
-    return re.sub(r",? (of order|order)? ?\d+$|, \d+$", "", row)
-
-
-def write_events(name: str) -> Callable[[Path], list[str]]:
+def write_events(name: str, data_seed: int = 0) -> Callable[[Path], list[str]]:
     """The log of a kind in a folder, to the settings that read it."""
 
     def write(folder: Path) -> list[str]:
-        path = write_data("events", log_rows(synthetic_log(seed=SEED, **LOGS[name])), folder)
+        path = write_data("events", log_rows(synthetic_log(seed=SEED + data_seed, **LOGS[name])), folder)
         return [f"data.path={path}", *(["data.attributes=kind"] if LOGS[name].get("attribute") else [])]
 
     return write
 
 
-def write_series(name: str) -> Callable[[Path], list[str]]:
+def write_series(name: str, data_seed: int = 0) -> Callable[[Path], list[str]]:
     """The series of a kind in a folder, to the settings that read it."""
 
     def write(folder: Path) -> list[str]:
-        series = synthetic_series(seed=SEED, **SERIES[name])
+        series = synthetic_series(seed=SEED + data_seed, **SERIES[name])
         return [f"data.path={write_data('series', series, folder)}", f"backtest.horizon={horizon_of(series)}"]
 
     return write
@@ -57,15 +55,38 @@ def horizon_of(series: Tensor) -> int:
     return 24 if len(series) >= 500 else 12
 
 
-def plain_script(name: str) -> Callable[[], dict[str, float]]:
+def back_off(name: str, data_seed: int = 0) -> dict[str, float]:
+    """Counts as a script has them: the most frequent follower of the last two activities, of the last one where training never
+    saw those, or of any."""
+    cases, train, known = _split(name, data_seed)
+    counts: list[defaultdict[tuple[str, ...], Counter[str]]] = [defaultdict(Counter) for _ in range(3)]
+    for case in cases[:train]:
+        for t, then in enumerate([*case.activities[1:], ""], start=1):
+            for order, each in enumerate(counts):
+                each[tuple(case.activities[max(0, t - order) : t])][then] += 1
+    hits = []
+    for case in cases[known:]:
+        for t in range(2, len(case.activities) + 1):
+            places = ((each, tuple(case.activities[t - order : t])) for order, each in reversed([*enumerate(counts)]))
+            found = next(each[past] for each, past in places if past in each)
+            hits.append(found.most_common(1)[0][0] == ([*case.activities, ""][t]))
+    return {"back-off of order 2": float(np.mean(hits))}
+
+
+def _split(name: str, data_seed: int) -> tuple[list[Case], int, int]:
+    """The cases of a kind, and where validation and test begin: as the recipe does it."""
+    cases = synthetic_log(seed=SEED + data_seed, **LOGS[name]).cases
+    known = round(len(cases) * 2 / 3)
+    return cases, known - max(1, round(0.1 * known)), known
+
+
+def plain_script(name: str, data_seed: int = 0) -> Specialist:
     """What a script of thirty lines gets: torch's LSTM of 100 units in two layers, on activities and the time between them, with
     Adam over 30 epochs; the epoch with the best validation counts."""
 
-    def compare() -> dict[str, float]:
+    def compare(_run: Any, _seconds: float) -> dict[str, float]:
         torch.manual_seed(0)
-        cases = synthetic_log(seed=SEED, **LOGS[name]).cases
-        known = round(len(cases) * 2 / 3)
-        train = known - max(1, round(0.1 * known))
+        cases, train, known = _split(name, data_seed)
         names = {what: k for k, what in enumerate(sorted({w for c in cases[:train] for w in c.activities}), start=1)}
         end = len(names) + 1
         what = [torch.tensor([names.get(w, 0) for w in case.activities]) for case in cases]
@@ -101,35 +122,37 @@ def plain_script(name: str) -> Callable[[], dict[str, float]]:
                 logits, y = run(rows.tolist())
                 right, inside = logits.argmax(-1) == y, y >= 0
                 hits.append(right[:, 1:][inside[:, 1:]])
-        return {"a plain LSTM": float(torch.cat(hits).double().mean())}
+        return {"a plain LSTM": float(torch.cat(hits).double().mean())} | back_off(name, data_seed)
 
     return compare
 
 
-def exponential_smoothing(name: str) -> Callable[[], dict[str, float]] | None:
-    """The state-space models of statsmodels, each channel alone: exponential smoothing with a damped trend and the season, where
-    there is one, refitted at no origin; its parameters come from the training part."""
-    if find_spec("statsmodels") is None:
+def statistical_models(name: str, data_seed: int = 0) -> Specialist | None:
+    """AutoETS, AutoARIMA and AutoTheta of statsforecast, each channel alone and told the season: chosen and fitted on all that
+    comes before the test part, and applied from each origin to what is known there. AutoARIMA takes minutes where a season meets
+    more than a thousand steps, and is left out there."""
+    if find_spec("statsforecast") is None:
         return None
 
-    def compare() -> dict[str, float]:
-        space: Any = import_module("statsmodels.tsa.statespace.exponential_smoothing")
-        series = synthetic_series(seed=SEED, **SERIES[name])
+    def compare(_run: Any, _seconds: float) -> dict[str, float]:
+        models: Any = import_module("statsforecast.models")
+        series = synthetic_series(seed=SEED + data_seed, **SERIES[name])
         season = SERIES[name].get("periods", (1,))[0]
         T, horizon = len(series), horizon_of(series)
         test = T - int(T * 0.15)
         rolling = roll(series, test, horizon=horizon, window=1, origins=50, samples=1, seed=0)
         values = filled(series).numpy()
         scale = np.nanstd(series[: T - 2 * int(T * 0.15)].numpy(), axis=0, ddof=1) if series.shape[1] > 1 else 1.0
-        found = np.zeros((len(rolling.origins), horizon, values.shape[1]))
-        for c in range(values.shape[1]):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                how = {"trend": True, "damped_trend": True, "seasonal": season if 1 < season <= 48 else None}
-                fitted = space.ExponentialSmoothing(values[:test, c], **how).fit(disp=False, maxiter=50)
-                for k, origin in enumerate(rolling.origins.tolist()):
-                    found[k, :, c] = fitted.apply(values[: origin + 1, c]).forecast(horizon)
-        error = np.abs(found - rolling.true.numpy()) / scale
-        return {"exponential smoothing": float(np.nanmean(error))}
+        scores = {}
+        for called in ("AutoETS", "AutoTheta", *(["AutoARIMA"] if T <= 1000 else [])):
+            found = np.zeros((len(rolling.origins), horizon, values.shape[1]))
+            for c in range(values.shape[1]):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    fitted = getattr(models, called)(season_length=season).fit(values[:test, c])
+                    for k, origin in enumerate(rolling.origins.tolist()):
+                        found[k, :, c] = fitted.forward(y=values[: origin + 1, c], h=horizon)["mean"]
+            scores[called] = float(np.nanmean(np.abs(found - rolling.true.numpy()) / scale))
+        return scores
 
     return compare

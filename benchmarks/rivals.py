@@ -44,7 +44,8 @@ def engine_runner(
     """The layer on that engine."""
 
     def outputs(x: Tensor) -> Tensor:
-        layer.engine = engine
+        if layer.engine != engine:  # to assign it takes a module longer than a short call may
+            layer.engine = engine
         found: Tensor = layer(x).outputs
         return found
 

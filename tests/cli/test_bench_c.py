@@ -28,7 +28,9 @@ def test_a_run_by_c(tmp_path, capsys):
     ]
     log = tmp_path / "log.csv"
     log.write_text("\n".join(["case,activity,time", *rows]))
-    made = rc.train("events", data=log, steps=10, hidden_size=8, out=tmp_path / "run")
+    made = rc.train(
+        "events", data=log, steps=10, hidden_size=8, combine="none", out=tmp_path / "run"
+    )  # the network alone
     capsys.readouterr()
     assert run(["bench", "c", str(made.path), "--json"]) == 0
     scores = json.loads(capsys.readouterr().out)["scores"]

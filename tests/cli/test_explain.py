@@ -68,6 +68,7 @@ def test_a_field_with_its_basins(memory: Path, capsys: pytest.CaptureFixture[str
     assert {"field.svg", "field.npz", "basins.png", "basins.npz"} <= {f.name for f in (memory / "explain").iterdir()}
 
 
+@pytest.mark.slow
 def test_a_state_machine_is_drawn_with_its_ways(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

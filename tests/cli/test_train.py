@@ -220,6 +220,7 @@ class TestStopped:
     def command(self, out: str) -> list[str]:
         return train("training.save_every=20", "training.validate_every=15", out=out, steps=self.STEPS)
 
+    @pytest.mark.slow
     def test_killed_at_any_moment_it_resumes_to_the_same_bytes(self, here: Path) -> None:
         assert run(self.command("whole")) == 0
         moments = [3, *random.Random(time.time_ns()).sample(range(25, 80), 1)]  # before the first save, and later

@@ -68,6 +68,12 @@ class TestReading:
         with pytest.raises(DataError, match=rf"line 2: a pair is two columns with a tab between them; found {found}"):
             read_pairs(write(tmp_path, "p.txt", text))
 
+    @pytest.mark.parametrize(
+        ("name", "text"), [("p.txt", "a\tb\tsomeone\nc\t\t\n"), ("p.csv", 'a,b,"some, one"\nc,,\n')]
+    )
+    def test_further_columns_that_all_lines_have_are_left_out(self, tmp_path: Path, name: str, text: str) -> None:
+        assert read_pairs(write(tmp_path, name, text)) == [Pair("a", "b"), Pair("c", "")]
+
     def test_a_folder(self, tmp_path: Path) -> None:
         write(tmp_path, "a.tsv", "a\tb\n")
         write(tmp_path, "b.tsv", "a\tb\n")

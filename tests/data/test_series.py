@@ -81,6 +81,42 @@ class TestTimed:
         assert read_timed_series(write(tmp_path, "a\n1\n2\n")).clock is None
 
     @pytest.mark.parametrize(
+        ("text", "following"),
+        [
+            ("Month,a\n1949-01,1\n1949-02,2\n", "1949-03-01"),
+            (",a\n0,1\n1,2\n", "2"),
+            ("a,YEAR\n5,1950\n7,1951\n", "1952"),
+            ("a,week\n5,2024-01-01\n7,2024-01-08\n", "2024-01-15"),
+        ],
+    )
+    def test_a_column_of_times_is_found_by_what_it_holds(self, tmp_path: Path, text: str, following: str) -> None:
+        series = read_timed_series(write(tmp_path, text))
+        assert series.names == ("a",)
+        assert series.clock is not None
+        assert series.clock.after(1) == [following]
+
+    def test_counts_that_are_no_steps_stay_values(self, tmp_path: Path) -> None:
+        assert read_timed_series(write(tmp_path, "year,a\n1950,1\n1950,2\n1951,3\n")).names == ("year", "a")
+        assert read_timed_series(write(tmp_path, "year\n1950\n1951\n")).names == ("year",)
+
+    def test_uneven_steps_are_rows_unless_they_were_asked_for(self, tmp_path: Path) -> None:
+        file = write(tmp_path, "day,a\n2024-01-04,1\n2024-01-05,2\n2024-01-08,3\n2024-01-09,4\n")
+        series = read_timed_series(file)
+        assert series.clock is None
+        assert series.remarks == ("steps of day are uneven (259200 after 86400): each row is one",)
+        with pytest.raises(DataError, match="row 4: day 2024-01-08 is 259200 after the row before"):
+            read_timed_series(file, (), "day")
+        with pytest.raises(DataError, match="Sort them"):
+            read_timed_series(write(tmp_path, "day,a\n2024-01-05,1\n2024-01-04,2\n"))
+
+    def test_columns_without_a_number_are_left_out_and_named(self, tmp_path: Path) -> None:
+        file = write(tmp_path, "date,a,sky\n2024-01-01,1,sun\n2024-01-02,2,rain\n")
+        series = read_timed_series(file)
+        assert (series.names, series.remarks) == (("a",), ("without sky (no numbers)",))
+        with pytest.raises(DataError, match="sky: 'sun' is not a finite number"):
+            read_timed_series(file, ("a", "sky"))
+
+    @pytest.mark.parametrize(
         ("text", "said"),
         [
             ("date,a\n2024-01-01,1\nsoon,2\n", "row 3: 'soon' is no time that can be read"),

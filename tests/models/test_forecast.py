@@ -7,6 +7,7 @@ import torch
 
 from recurra import Recurrent
 from recurra.errors import OptionError
+from recurra.models.autoregression import Autoregression, LinearPast
 from recurra.models.forecast import Forecaster
 from recurra.models.heads import HEADS
 
@@ -82,3 +83,16 @@ def test_a_way_past_the_recurrent_layers() -> None:
 def test_layers_that_read_another_number_of_channels_are_refused() -> None:
     with pytest.raises(OptionError, match="layers read 2 numbers; 2 channels and which of them are missing are 4"):
         Forecaster(Recurrent("gru", 2, 8), 2, gaps=True)
+
+
+def test_outside_of_what_is_known_the_baseline_is_alone() -> None:
+    series = torch.sin(torch.arange(100.0))[:, None].double()
+    fitted = Autoregression.repeat(series)
+    model = Forecaster(Recurrent("gru", 2, 8), 1, baseline=LinearPast(fitted.lags, 1)).eval()
+    model.fill(fitted, series)
+    torch.nn.init.normal_(model.output.weight, generator=torch.Generator().manual_seed(0))
+    inputs = torch.tensor([0.5, 0.9, 1.5, -3.0, 0.1])[None, :, None]
+    with torch.no_grad():
+        apart = (model.head.location(model(inputs)[0]) - inputs)[0, :, 0]
+    # what the network adds is taken off again, to rounding
+    assert (apart.abs() < 1e-6).tolist() == [False, False, True, True, False]

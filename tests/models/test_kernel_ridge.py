@@ -74,3 +74,12 @@ def test_left_out_is_as_if_fitted_without() -> None:
         A, B = X[rest] - X[rest].mean(0), Y[rest] - Y[rest].mean(0)
         W = torch.linalg.solve(A.T @ A + penalty * torch.eye(30), A.T @ B)
         torch.testing.assert_close((X[k] - X[rest].mean(0)) @ W + Y[rest].mean(0), found.left_out[k])
+
+
+def test_what_lies_past_an_end_is_not_read() -> None:
+    series = torch.randn(12, 30, 2)
+    ridge = KernelRidge(channels=2, classes=2, count=12)
+    ridge.fit(series.flatten(0, 1), torch.full((12,), 30), torch.arange(12) % 2)
+    lengths = torch.tensor([30, 7, 19, 12] * 3)
+    junk = torch.where(torch.arange(30) < lengths[:, None], 0.0, 1000.0)[..., None]
+    torch.testing.assert_close(ridge(series + junk, lengths), ridge(series, lengths))

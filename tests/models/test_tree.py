@@ -35,6 +35,23 @@ def test_dropout_is_for_training() -> None:
         TreeClassifier(4, 3, 8, dropout=1.0)
 
 
+def test_a_blank_has_no_dropout_and_one_vector() -> None:
+    model = TreeClassifier(4, 3, 8, composition="n-ary", blank=0)
+    plain = TreeClassifier(4, 3, 8, composition="n-ary")
+    plain.load_state_dict(model.state_dict())
+    torch.testing.assert_close(model(FOREST), plain(FOREST))
+    read: list[torch.Tensor] = []
+    model.tree.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    model.dropout.p = 0.9
+    model(FOREST)
+    table = model.embedding.weight
+    torch.testing.assert_close(read[0][0], table[0])
+    kept = read[0][1:] != 0
+    assert 0 < int(kept.sum()) < kept.numel() / 2
+    ratio = (read[0][1:] / table[[1, 2, 3]])[kept]  # one factor for all, so that the mean stays
+    torch.testing.assert_close(ratio, torch.full_like(ratio, 10.0), rtol=1e-3, atol=0)
+
+
 def test_it_learns_what_needs_both_children() -> None:
     """Exclusive or of two leaves, at the root."""
     symbols = [[2, a, b] for a in (0, 1) for b in (0, 1)]

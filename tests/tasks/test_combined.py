@@ -1,5 +1,6 @@
 """Runs that combine a network with a baseline: the baseline is in the weights, and everything that predicts uses both."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ def log() -> list[dict[str, Any]]:
 
 class TestEvents:
     def test_what_a_run_predicts_with_needs_no_data(self, tmp_path: Path, log: list[dict[str, Any]]) -> None:
-        run = rc.train("events", log, out=tmp_path / "run", **EVENTS)
-        assert float(run.model.share) > 0.5  # a dozen steps of a small network against counts
+        run = rc.train("events", log, out=tmp_path / "run", combine="baseline", **EVENTS)
+        assert 0.5 < float(run.model.share) < 1  # a dozen steps of a small network against counts
         scores = run.evaluate().scores
         both, alone, counted, *_ = scores
         assert both == f"lstm-4 and {float(run.model.share):.0%} {counted}"
@@ -36,6 +37,16 @@ class TestEvents:
         assert rc.open(tmp_path / "run").predict(log).rows == rows
         note = str(run.export("weights"))
         assert "The network alone is exported" in note
+
+    def test_a_network_that_is_not_surely_better_has_no_part(self, tmp_path: Path, log: list[dict[str, Any]]) -> None:
+        run = rc.train("events", log, out=tmp_path / "run", **EVENTS)
+        scores = run.evaluate().scores
+        first, alone, counted, *_ = scores
+        assert float(run.model.share) == 1
+        assert first == f"{counted} alone"
+        assert scores[first] == pytest.approx(scores[first] | scores[counted])
+        assert scores[alone]["nats"] > scores[counted]["nats"]
+        assert "the run does not predict with it alone" in str(run.compare())
 
     def test_none_is_the_network_alone(self, tmp_path: Path, log: list[dict[str, Any]]) -> None:
         run = rc.train("events", log, out=tmp_path / "run", combine="none", **EVENTS)
@@ -69,7 +80,21 @@ class TestForecast:
             model.run_free(known, noise).double(), fitted.run_free(known, noise), rtol=1e-3, atol=1e-3
         )
         assert task.known["linear"] == name
-        assert "autoregression" in name
+        assert re.fullmatch(r"the mean of \d baselines|.*autoregression.*|exponential smoothing", name)
+
+    def test_a_network_has_a_part_where_that_is_surely_better(self) -> None:
+        series = rc.data.synthetic_series(300, past=(0.5,), seed=3)
+        shares: dict[str, list[float]] = {}
+        for combine in ("auto", "baseline"):
+            task = find_recipe("forecast")(series, combine=combine, **SERIES)
+            trainer = task.trainer()
+            for seed in range(4):  # random outputs: what they add to the best forecast is better by chance
+                torch.manual_seed(seed)
+                torch.nn.init.normal_(trainer.model.output.weight, std=0.02)
+                trainer.evaluate(trainer.model)
+                shares.setdefault(combine, []).append(float(trainer.model.share))
+        assert all(mine in (1, best) for mine, best in zip(shares["auto"], shares["baseline"], strict=True))
+        assert shares["auto"].count(1) > shares["baseline"].count(1)
 
     def test_a_run_streams_and_opens_with_it(self, tmp_path: Path) -> None:
         series = rc.data.synthetic_series(200, periods=(12,), gaps=0.05)

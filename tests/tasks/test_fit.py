@@ -88,6 +88,7 @@ def test_resuming_is_exact(stop: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert whole.metrics == rc.open("cut", model=Net()).metrics
 
 
+@pytest.mark.slow
 def test_ranks_give_the_steps_of_one(place: Path) -> None:
     """Two ranks with 3 and 2 rows, from start to end, and stopped on two to go on with one."""
     file = Path(__file__).with_name("fit_on_ranks.py")

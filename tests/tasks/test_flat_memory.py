@@ -20,8 +20,9 @@ GROWTH = 24
 
 
 def resident() -> float:
-    """MiB of this process that are in memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    """MiB of this process's own that are in memory: pages of libraries come and go as the kernel likes."""
+    _, all_of_it, of_files = map(int, Path("/proc/self/statm").read_text().split()[:3])
+    return (all_of_it - of_files) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 class Watch(threading.Thread):
@@ -69,7 +70,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> rc.Run:
     watch = Watch()
     watch.start()
     run = live(STEPS, folder / "life")
-    tell(f"{STEPS:,} training steps", watch.tenths())
+    assert run.outcome is not None
+    tell(f"{run.outcome.step:,} training steps", watch.tenths())
     return run
 
 

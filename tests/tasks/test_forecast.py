@@ -230,7 +230,7 @@ class TestRefusals:
             ("a,b\n" + "1,7\n2,7\n" * 90, "b is always the same in the 126 steps"),
             ("date,a\n2024-01-01,1\n2024-01-02,2\nthen,3\n", "row 4: 'then' is no time that can be read"),
             ("a,b\n1,2\n3\n", "line 3: 1 cells, but there are 2 columns"),
-            ("a\n", "0 steps leave 0 for the test, fewer than the horizon"),
+            ("a\n", "0 steps leave 0 to learn from and 0 for validation"),
         ],
     )
     def test_series_in_one_line_and_nothing_is_written(

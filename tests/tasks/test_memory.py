@@ -206,3 +206,13 @@ def test_a_batch_that_would_take_minutes_to_draw_is_refused() -> None:
     )
     with pytest.raises(OptionError, match=r"a batch of 1,000,000 sequences .* RECURRA_LIMITS=cells="):
         task.trainer()
+
+
+def test_the_engine_that_is_named_is_that_of_the_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of few rows a long sequence is scanned where several cores are there."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    for length, name in ((128, "fused"), (65_536, "scan")):
+        task = make_task(
+            "long-memory", f"data.length={length}", "training.batch_size=1", "engine=auto", "model.cell=carousel"
+        )
+        assert task.about_model(task.make_model()).endswith(f"engine {name}")

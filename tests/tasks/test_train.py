@@ -16,6 +16,8 @@ import pytest
 import torch
 
 import recurra as rc
+from recurra.tasks import training_run
+from recurra.training.loop import Trainer
 
 RANDOM = np.random.default_rng(0)
 WALKS = [RANDOM.normal(size=int(n)).cumsum() for n in RANDOM.integers(5, 30, 60)]
@@ -260,6 +262,25 @@ def test_minutes_are_time_for_a_whole_schedule() -> None:
     rates = [row["learning_rate"] for row in run.metrics if "learning_rate" in row]
     assert rates[-1] < 0.25 * max(rates)  # the schedule has come to its end, as near as one of a second can
     assert run.resume().outcome is not None  # nothing is left to do
+
+
+@pytest.mark.parametrize(("minutes", "low", "high"), [(0.1, 5.0, 5.5), (0.01, 0.06, 0.06)])
+def test_what_comes_before_the_first_step_counts_as_time(monkeypatch, minutes: float, low: float, high: float) -> None:
+    given: list[float] = []
+    real = Trainer.fit_into
+
+    def fit_into(self: Trainer, seconds: float) -> None:
+        given.append(seconds)
+        real(self, seconds)
+
+    def slowly(task: Any) -> list[Any]:
+        time.sleep(0.6)
+        return []
+
+    monkeypatch.setattr(Trainer, "fit_into", fit_into)
+    monkeypatch.setattr(training_run, "follow_data", slowly)
+    train(steps=2, minutes=minutes)
+    assert low <= round(given[0], 6) <= high
 
 
 def test_a_missing_extra_says_which(place: Path) -> None:

@@ -129,12 +129,13 @@ class TestEvaluating:
     def test_matches_and_edits(self, made: TranslationTask, monkeypatch: pytest.MonkeyPatch, wrong: int) -> None:
         self.perfect(made, monkeypatch, wrong)
         answer = made.evaluate(made.make_model())
-        network, markov = answer.scores.values()
+        network, markov, copied = answer.scores.values()
         count = len(made.pairs.test)
         assert answer.data == "test"
         assert network["exact match"] == pytest.approx(1 - wrong / count)
         assert network["edit distance"] == pytest.approx(wrong / count)
         assert markov.keys() == {"nats"}
+        assert copied["exact match"] == sum(pair.source == pair.target for pair in made.pairs.test) / count
 
     def test_nats_are_those_of_each_pair_by_itself(self, made: TranslationTask) -> None:
         model = made.make_model().eval()
@@ -241,7 +242,7 @@ class TestRuns:
         assert "recurra translate run" in capsys.readouterr().err
         assert run(["evaluate", "run", "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
-        network, markov = found["scores"].values()
+        network, markov, _ = found["scores"].values()
         assert {"nats", "exact match", "edit distance"} <= network.keys()
         assert all(math.isfinite(value) for value in network.values())
         assert run(["evaluate", "run"]) == 0

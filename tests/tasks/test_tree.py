@@ -232,6 +232,7 @@ class TestRule:
         found = self.derived(f"data.path={path}", "data.valid=0.2")
         assert found["model.composition"] == "n-ary"
         assert found["model.hidden_size"] == 64
+        assert found["model.dropout"] == 0.5
         assert found["training.steps"] == 1000
         assert found["training.validate_every"] == 50
         found = self.derived(f"data.path={path}", "training.batch_size=10", "training.steps=30", "model.dropout=0")
@@ -242,8 +243,19 @@ class TestRule:
     def test_six_epochs_of_many(self) -> None:
         found = self.derived("data.task=reviews", "data.count=6400")
         assert found["training.batch_size"] == 32
+        assert found["model.dropout"] == 0.2
         assert found["training.steps"] == 6 * 200
         assert found["training.validate_every"] == 200
+
+    def test_unseen_tokens_of_many_trees(self, tmp_path: Path) -> None:
+        """What an unseen token means is learned from those seen once; tokens with given vectors are all kept."""
+        many = ["data.task=reviews", "data.count=200"]
+        assert self.derived(*many)["data.min_count"] == 2
+        assert "data.min_count" not in self.derived("data.task=reviews", "data.count=199")
+        assert "data.min_count" not in self.derived(*many, "data.min_count=1")
+        vectors = tmp_path / "vectors.txt"
+        vectors.write_text("w1 0.5 0.5\nw2 0.1 0.2\n")
+        assert "data.min_count" not in self.derived(*many, f"data.embeddings={vectors}")
 
     def test_other_trees(self, here: Path) -> None:
         assert "model.composition" not in self.derived("data.path=trees.txt")

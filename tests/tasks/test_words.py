@@ -98,3 +98,19 @@ def test_what_an_adaptive_softmax_does_not_go_with_is_refused(
 ) -> None:
     given = ["train", "words", "data.path=text.txt", *SMALL, "model.softmax=adaptive", setting, "--out", "run"]
     assert words in refused(given, capsys)
+
+
+@pytest.mark.usefixtures("here")
+def test_layers_of_different_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = ["model.hidden_sizes=12,10,8", "training.steps=12", "training.validate_every=6", "model.dropout=0"]
+    assert run(["train", "words", "data.path=text.txt", *settings, "--out", "run"]) == 0
+    opened = rc.open("run")
+    assert opened.model.recurrent.hidden_sizes == (12, 10, 8)
+    assert opened.model.embedding.weight is opened.model.output.weight
+    assert opened.model.embedding.weight.shape[1] == 8
+    assert next(iter(opened.evaluate(cache=True, dynamic=1e-3).scores)) == "lstm-12-10-8"
+    assert opened.sample(length=5, seed=0)
+    for given in ("model.hidden_size=9", "model.layers=2"):
+        assert run(["train", "words", "data.path=text.txt", *settings, given, "--out", "other"]) == 2
+        assert "model.hidden_sizes has one number for each layer" in capsys.readouterr().err
+    assert run(["train", "words", "data.path=text.txt", "model.hidden_sizes=12,0", "--out", "other"]) == 2

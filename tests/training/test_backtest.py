@@ -1,6 +1,7 @@
 """Backtests: where origins lie, what is known at them, and scores that are those of their definitions."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 from recurra.errors import DataError
 from recurra.models.autoregression import Autoregression
 from recurra.training import backtest
-from recurra.training.backtest import draw_noise, roll, score_paths
+from recurra.training.backtest import draw_noise, roll, score_paths, standard_error
 
 
 def rolling(T: int = 100, begin: int = 80, **how: int) -> backtest.Rolling:
@@ -95,3 +96,29 @@ def test_noise_depends_on_its_seed_alone_and_is_never_0_or_1() -> None:
     assert torch.equal(noise, draw_noise(50, 20, 3, 7))
     assert not torch.equal(noise, draw_noise(50, 20, 3, 8))
     assert bool(torch.special.ndtri(noise).isfinite().all())
+
+
+def test_errors_are_of_the_median_where_there_is_truth() -> None:
+    made = rolling()
+    values = made.values.clone()
+    values[made.origins[0] + 1 : made.origins[0] + 6] = torch.nan
+    made = replace(made, values=values)
+
+    class Off:
+        def run_free(self, known: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+            """1, 2 and 9 too high from each origin; not a number from the last."""
+            last = int(made.origins[-1])
+            paths = torch.stack([made.true + away for away in (1.0, 9.0, 2.0)], 1)
+            paths[made.origins == last] = torch.nan
+            return paths
+
+    assert made.errors(Off()).tolist() == pytest.approx([2, 2, math.inf])
+
+
+def test_forecasts_that_overlap_count_less() -> None:
+    apart, overlapping = rolling(T=120, origins=4), rolling(T=90, origins=4)
+    values = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    assert standard_error(values, [apart]) == pytest.approx(float(values.std()) / math.sqrt(3))
+    assert standard_error(values, [overlapping]) == math.inf  # origins 79 to 84: twice 5 steps, too few
+    assert standard_error(values, [overlapping] * 2) == pytest.approx(float(values.std()) / math.sqrt(3))
+    assert standard_error(torch.ones(1), [rolling(T=85)]) == math.inf

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,7 @@ class TestStopped:
         for name in STOPPED:
             assert_same_run(place / f"one-two-{name}", place / f"alone-{name}")
 
+    @pytest.mark.slow
     def test_on_two_ranks_and_resumed_on_two_with_dropout(self, place: Path) -> None:
         """Each rank's own random numbers go on too: the same to the last bit."""
         dropout = [*CASES["lanes, every"], "model.dropout=0.3"]
@@ -257,6 +259,97 @@ if rank == 0:
     os.wait()
     print(float(total))
 """
+
+FAR_RANK = """
+import os, time
+import torch
+from recurra.errors import RunError
+from recurra.training.distributed import join
+
+try:
+    with join("cpu") as ranks:
+        print("joined", flush=True)
+        while True:
+            if ranks.rank == int(os.environ["SLEEPER"]):
+                time.sleep(1000)
+            ranks.sum(torch.ones(1))
+except RunError as error:
+    print(error)
+"""
+
+
+@pytest.fixture
+def machines() -> Iterator[list[list[str]]]:
+    """Two machines with a network between them, in so far as the kernel can tell: what starts a command on each. The second one
+    vanishes when its device `eth` is set down."""
+    names = [f"recurra-{os.getpid()}-{k}" for k in range(2)]
+    made = subprocess.run(["ip", "netns", "add", names[0]], capture_output=True, text=True, check=False)
+    if made.returncode:
+        pytest.skip(f"this user cannot make networks: {made.stderr.strip()}")
+    subprocess.run(["ip", "netns", "add", names[1]], check=True)
+    inside = [["ip", "netns", "exec", name] for name in names]
+    try:
+        link = ["ip", "link", "add", "eth", "netns", names[0], "type", "veth", "peer", "name", "eth", "netns", names[1]]
+        subprocess.run(link, check=True)
+        for k, within in enumerate(inside):
+            subprocess.run([*within, "ip", "address", "add", f"10.77.0.{k + 1}/24", "dev", "eth"], check=True)
+            for device in ("lo", "eth"):
+                subprocess.run([*within, "ip", "link", "set", device, "up"], check=True)
+        yield inside
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", name], check=True)
+
+
+def test_the_kernel_closes_connections_to_a_machine_that_is_silent() -> None:
+    """Within a minute, asked or in the middle of a message; those of before and what is no connection stay as they are."""
+    before = distributed._connections()
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as ours:
+        assert {server.fileno(), ours.fileno()} == distributed._connections() - before
+        distributed._end_with_machine(ours.fileno())
+        asked = [
+            ours.getsockopt(socket.IPPROTO_TCP, each)
+            for each in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        ]
+        assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert asked[0] + asked[1] * asked[2] < 60
+        assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) < 60_000
+        ours.send(b"it is open")
+    for each in socket.socketpair():
+        with each:
+            distributed._end_with_machine(each.fileno())
+            assert each.fileno() >= 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_silent", [False, True])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_machine_that_vanishes(machines: list[list[str]], rank: int, is_silent: bool) -> None:
+    """Its connections stay open, and nothing comes: of a message on its way nobody says that it arrived, or nobody sends one. The
+    rank on the other ends within a minute."""
+    common = {"WORLD_SIZE": "2", "MASTER_ADDR": f"10.77.0.{1 + rank}", "MASTER_PORT": "29500"}
+    common |= {"SLEEPER": str(1 - rank if is_silent else -1)}
+    ranks = [
+        subprocess.Popen(
+            [*machine, sys.executable, "-c", FAR_RANK],
+            env=os.environ | common | {"RANK": str(k), "GLOO_SOCKET_IFNAME": "eth"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for k, machine in zip((rank, 1 - rank), machines, strict=True)
+    ]
+    try:
+        for each in ranks:
+            assert each.stdout is not None
+            assert each.stdout.readline() == "joined\n"
+        time.sleep(1)
+        subprocess.run([*machines[1], "ip", "link", "set", "eth", "down"], check=True)
+        said, _ = ranks[0].communicate(timeout=60)
+        assert said.startswith("another rank has ended, or cannot be reached any more")
+    finally:
+        for each in ranks:
+            each.kill()
+            each.communicate()
 
 
 class TestDead:

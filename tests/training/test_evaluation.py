@@ -8,6 +8,7 @@ import torch
 
 from recurra import Recurrent
 from recurra.data.batches import Batch, Chunks, Generated, Sequences
+from recurra.errors import OptionError
 from recurra.models.readout import Readout
 from recurra.models.window import WindowLanguageModel
 from recurra.training.distributed import Ranks
@@ -16,6 +17,7 @@ from recurra.training.evaluation import (
     Tally,
     evaluate,
     evaluate_window,
+    evaluating,
     log_probabilities,
 )
 from recurra.training.objectives import weighted_nll, weighted_square
@@ -156,3 +158,10 @@ class TestMixture:
         assert float(-found.mean()) == pytest.approx(evaluate(model, Chunks(text, 4, 8, shuffle=False)).nats, rel=1e-6)
         alone = model(text[None, 25:50])[0][0].log_softmax(-1).gather(1, text[26:51, None])[:, 0]
         torch.testing.assert_close(found[25:50], alone)
+
+
+def test_an_evaluation_that_does_not_fit_into_memory_is_one_line() -> None:
+    model = torch.nn.Linear(2, 2)
+    with pytest.raises(OptionError, match="does not fit into memory"), evaluating(model):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1610612736000 bytes")
+    assert model.training

@@ -21,7 +21,9 @@ from recurra.cli.bench_depth import depth
 from recurra.cli.bench_language import language
 from recurra.cli.bench_memory import memory
 from recurra.cli.bench_mimic import mimic as bench_mimic
+from recurra.cli.bench_parallel import parallel
 from recurra.cli.bench_serve import serve as bench_serve
+from recurra.cli.bench_short import short
 from recurra.cli.bench_training import training
 from recurra.cli.cells import cells
 from recurra.cli.check import check
@@ -104,6 +106,8 @@ VERBS = (
 for verb in VERBS:
     app.command()(opens_runs(verb))
 bench.command()(bench_cells)
+bench.command()(parallel)
+bench.command()(short)
 bench.command()(training)
 bench.command()(language)
 bench.command()(depth)

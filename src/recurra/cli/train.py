@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,6 +60,8 @@ def train(
         print_json(run.outcome.to_json() | {"run": str(run.path)})
     else:
         verbs = (*verbs_of(run.task), "explain", "train --resume")
-        typer.echo("next: " + visible("   ".join(f"recurra {verb} {run.path}" for verb in verbs)), err=True)
+        typer.echo(
+            "next: " + visible("   ".join(f"recurra {verb} {shlex.quote(str(run.path))}" for verb in verbs)), err=True
+        )
     if run.outcome.failed:
         raise typer.Exit(1)

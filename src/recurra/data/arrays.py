@@ -46,7 +46,7 @@ def read_members(path: Path, wanted: Sequence[Sequence[str]]) -> tuple[list[Arra
                 chosen = [next((members[name] for name in names if name in members), None) for names in wanted]
                 arrays = [None if info is None else _member(path, archive, info) for info in chosen]
                 return arrays, [info.filename.removesuffix(".npy") for info in archive.infolist()]
-        except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
+        except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, UnicodeError) as error:
             raise DataError(
                 f"{path} cannot be read as .npz ({str(error)[:80]}). Write it with np.savez(path, x=…, y=…)."
             ) from None
@@ -55,6 +55,10 @@ def read_members(path: Path, wanted: Sequence[Sequence[str]]) -> tuple[list[Arra
 def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
     where = f"{path}, {info.filename:.40}"
     check_limit("unpacked", info.file_size, where)
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise DataError(
+            f"{where} is packed in another way than np.savez packs (method {info.compress_type}). Use np.savez."
+        )
     with archive.open(info) as stream:
         return _array(where, Limited(stream, where, "unpacked").read())
 

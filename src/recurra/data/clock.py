@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calendar import monthrange
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,11 +17,20 @@ CLOSE = 1e-6
 """How far from the others a step may be, as a share of it."""
 
 
+class UnevenError(DataError):
+    """Times that rise in steps of several sizes; `about` is where."""
+
+    def __init__(self, about: str, message: str):
+        super().__init__(message)
+        self.about = about
+
+
 @dataclass(frozen=True)
 class Clock:
     """When the last row was, and how long a step is.
 
-    - `step`: in seconds, or in months where `monthly`. `plain`: times are numbers, not moments.
+    - `step`: in seconds, or in months where `monthly`; with `ends` a time is the last day of its month. `plain`: times are
+      numbers, not moments.
     """
 
     name: str
@@ -28,6 +38,7 @@ class Clock:
     step: float
     monthly: bool = False
     plain: bool = False
+    ends: bool = False
 
     def after(self, steps: int) -> list[str]:
         """The times of the steps that follow."""
@@ -44,7 +55,10 @@ class Clock:
         if self.monthly:
             began = datetime.fromtimestamp(self.last, UTC)
             months = [began.year * 12 + began.month - 1 + int(self.step) * k for k in range(1, steps + 1)]
-            found = [began.replace(year=month // 12, month=month % 12 + 1) for month in months]
+            found = [
+                began.replace(year=year, month=month, day=monthrange(year, month)[1] if self.ends else began.day)
+                for year, month in ((each // 12, each % 12 + 1) for each in months)
+            ]
         else:
             found = [datetime.fromtimestamp(self.last + k * self.step, UTC) for k in range(1, steps + 1)]
         days = all(each.timestamp() % 86400 == 0 for each in found)
@@ -58,9 +72,11 @@ def read_clock(path: str | Path, name: str, cells: Sequence[tuple[int, str]]) ->
         raise DataError(f"{path}: {len(moments)} rows have no step from one to the next. Give more rows.")
     gaps = [after - before for before, after in pairwise(moments)]
     plain = all(finite_number(text) is not None for _, text in cells)
-    months = None if plain else _months(moments)
-    if months is not None:
-        return Clock(name, moments[-1], months, monthly=True)
+    if not plain:
+        for ends in (False, True):
+            months = _months(moments, ends)
+            if months is not None:
+                return Clock(name, moments[-1], months, monthly=True, ends=ends)
     usual = sorted(gaps)[len(gaps) // 2]
     for (row, text), gap in zip(cells[1:], gaps, strict=True):
         if gap <= 0:
@@ -68,17 +84,19 @@ def read_clock(path: str | Path, name: str, cells: Sequence[tuple[int, str]]) ->
                 f"{path}, row {row}: {name:.40} {text.strip():.40} does not come after the row before. Sort them."
             )
         if abs(gap - usual) > CLOSE * usual:
-            raise DataError(
+            raise UnevenError(
+                f"{gap:g} after {usual:g}",
                 f"{path}, row {row}: {name:.40} {text.strip():.40} is {gap:g} after the row before, where a step is {usual:g}"
-                f"{'' if plain else ' seconds'}. Add the rows that are missing, with empty cells."
+                f"{'' if plain else ' seconds'}. Add the rows that are missing, with empty cells.",
             )
     return Clock(name, moments[-1], usual, plain=plain)
 
 
-def _months(moments: Sequence[float]) -> int | None:
-    """How many months a step has, where all steps have as many, on the same day and at the same time."""
+def _months(moments: Sequence[float], ends: bool) -> int | None:
+    """How many months a step has, where all have as many: on the same day, or the last of the month, and at the same time."""
     found = [datetime.fromtimestamp(each, UTC) for each in moments]
-    if len({(each.day, each.time()) for each in found}) > 1 or found[0].day > 28:
+    days = {each.day - monthrange(each.year, each.month)[1] if ends else each.day for each in found}
+    if len({each.time() for each in found}) > 1 or (days != {0} if ends else len(days) > 1 or max(days) > 28):
         return None
     counts = [each.year * 12 + each.month for each in found]
     gaps = {after - before for before, after in pairwise(counts)}

@@ -33,9 +33,14 @@ FORMATS = (
     "%d/%m/%Y %H:%M",
     "%d.%m.%Y %H:%M",
     "%Y/%m/%d %H:%M:%S",
+    "%Y/%m/%d",
+    "%Y-%m",
+    "%Y/%m",
+    "%b %Y",
 )
 """Ways to write a moment besides ISO 8601 and seconds since 1970."""
 
+QUARTER = re.compile(r"^(\d{4})[- ]?Q([1-4])$", re.IGNORECASE)
 FIRST, LAST = -62135596800, 253402300799
 """The years 1 to 9999 in seconds since 1970; a moment outside of them has no date."""
 
@@ -197,8 +202,18 @@ class _Xes:
         raise DataError(f"{self.path} has a DOCTYPE, which may hold entities; XES has none. Remove it.")
 
 
+def is_moment(text: str) -> bool:
+    """Whether a text is a moment that `read_moment` can read."""
+    try:
+        read_moment(text.strip(), Path(), 0)
+    except DataError:
+        return False
+    return True
+
+
 def read_moment(text: str, path: Path, number: int) -> float:
     """Seconds since 1970; a moment without a zone is taken as UTC."""
+    text = QUARTER.sub(lambda found: f"{found[1]}-{3 * int(found[2]) - 2:02}", text)
     for read in (datetime.fromisoformat, *(lambda t, f=each: datetime.strptime(t, f) for each in FORMATS)):
         try:
             found = read(text)

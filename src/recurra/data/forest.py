@@ -67,14 +67,17 @@ class Forest:
 
     def take(self, rows: Int[Tensor, " B"]) -> Forest:
         """Some of the trees, in that order."""
-        sizes = self.sizes[rows]
-        starts = sizes.cumsum(0) - sizes
-        shift = torch.repeat_interleave(self.roots[rows] - starts, sizes)
-        nodes = torch.arange(int(sizes.sum())) + shift
-        parents = torch.where(self.parents[nodes] < 0, -1, self.parents[nodes] - shift)
-        return Forest(
-            self.tokens[nodes], parents, self.heights[nodes], self.positions[nodes], sizes, self.labels[nodes]
+        which, ends = rows.numpy(), self.sizes.cumsum(0).numpy()
+        sizes = self.sizes.numpy()[which]
+        starts = np.cumsum(sizes) - sizes
+        shift = np.repeat(ends[which] - sizes - starts, sizes)
+        nodes = np.arange(len(shift)) + shift
+        parents = self.parents.numpy()[nodes]
+        parents = np.where(parents < 0, -1, parents - shift)
+        tokens, heights, positions, labels = (
+            each.numpy()[nodes] for each in (self.tokens, self.heights, self.positions, self.labels)
         )
+        return Forest(*(torch.from_numpy(each) for each in (tokens, parents, heights, positions, sizes, labels)))
 
     @cached_property
     def schedule(self) -> Schedule:

@@ -74,6 +74,8 @@ def reads(function: Callable[P, R]) -> Callable[P, R]:
 @contextmanager
 def door(about: str) -> Iterator[None]:
     """Whatever goes wrong inside while `about` is read becomes an error of one short line."""
+    if "\0" in about:
+        raise DataError(tidy(f"{about} cannot be read: no path holds a zero byte. Check the path.", about))
     try:
         yield
     except RecurraError as error:

@@ -38,7 +38,8 @@ def read_pairs(path: str | Path, target_path: str | Path | None = None) -> list[
     """The pairs of a file with two columns, or of two files that are read line by line, side by side.
 
     Columns are separated by a tab, or in a file called `.csv` by a comma, with quotes where a column holds one. There is no
-    line of titles. A source must not be empty; a target may be. Text as `read_documents` takes it: UTF-8, plain or `.gz`.
+    line of titles. Where every line has the same further columns (whose sentence it is, say), the first two are read. A source
+    must not be empty; a target may be. Text as `read_documents` takes it: UTF-8, plain or `.gz`.
 
     ```python
     from pathlib import Path
@@ -83,13 +84,15 @@ def _columns(path: str | Path, text: str) -> list[tuple[int, str, str]]:
     else:
         rows = [(k, line.split("\t")) for k, line in enumerate(_lines(text), 1)]
         between = "a tab"
+    widths = {len(row) for _, row in rows if any(row)}  # a line with nothing in it is an empty source
+    width = max(2, *widths) if len(widths) == 1 else 2
     for line, row in rows:
-        if len(row) != 2 and any(row):  # a line with nothing in it is an empty source
+        if len(row) != width and any(row):
             raise DataError(
                 f"{path}, line {line}: a pair is two columns with {between} between them; found {len(row)}. Correct the line, "
                 "or name two files (data.path and data.target_path)."
             )
-    return [(line, *(row if len(row) == 2 else ("", ""))) for line, row in rows]
+    return [(line, *(row[:2] if len(row) == width else ("", ""))) for line, row in rows]
 
 
 def split_pairs(pairs: Sequence[Pair], valid: float, test: float, seed: int = 0) -> PairSplit:

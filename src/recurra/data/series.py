@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from recurra.data.clock import Clock, read_clock
-from recurra.data.comma_separated import fault_of, named_rows, usable_number
+from recurra.data.clock import Clock, UnevenError, read_clock
+from recurra.data.comma_separated import fault_of, finite_number, named_rows, usable_number
+from recurra.data.events import is_moment
 from recurra.data.guard import read_bytes, reads
 from recurra.data.utf8 import decode
 from recurra.errors import DataError, OptionError, nearest, quoted
@@ -19,6 +21,8 @@ from recurra.types import Float
 
 TIMES = ("timestamp", "time", "datetime", "date", "ds")
 """What a column of times is often called."""
+COUNTED = ("year", "index", "step", "")
+"""What a column of whole numbers is often called that counts the steps."""
 MISSING = ("", "nan", "na", "n/a", "null", "none", "?")
 """How a value that is missing is written."""
 
@@ -30,6 +34,8 @@ class Series:
     names: tuple[str, ...]
     values: Float[Tensor, "T C"]
     clock: Clock | None = None
+    remarks: tuple[str, ...] = ()
+    """What a reader decided: which columns were left out, and why there is no clock."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +120,11 @@ def read_series(path: str | Path, columns: Sequence[str] = ()) -> Series:
 
 @reads
 def read_timed_series(path: str | Path, columns: Sequence[str] = (), time: str | None = None) -> Series:
-    """The same, with values that may be missing (empty, `nan`, `NA`, `?`), and with times that are read as such.
+    """The same, with values that may be missing (empty, `nan`, `NA`, `?`), and with times that are read as such. Columns
+    without a single number are left out, unless they are among `columns`.
 
-    - `time`: the column of times; without it, one with a usual name (`date`, `timestamp`, …) that is not among `columns`.
+    - `time`: the column of times, which must be even steps apart. Without it, one with a usual name (`date`, `timestamp`, …), or
+      else the first that holds times or counts the steps; where its steps are uneven (working days), each row is a step.
 
     ```python
     from pathlib import Path
@@ -126,16 +134,49 @@ def read_timed_series(path: str | Path, columns: Sequence[str] = (), time: str |
     ```
     """
     names, rows = _rows(path)
-    usual = [name for name in names if name.lower() in TIMES and name not in columns]
-    when = names[_find(path, names, (time,))[0]] if time is not None else next(iter(usual), None)
-    places = [place for place in _find(path, names, columns) if names[place] != when]
+    when = _find(path, names, (time,))[0] if time is not None else _times(path, names, rows, columns)
+    places = [place for place in _find(path, names, columns) if place != when]
+    texts = [] if columns else [place for place in places if _is_text(rows, place)]
+    if len(texts) == len(places):
+        texts = []  # of nothing else: they are refused below, with what they hold
+    places = [place for place in places if place not in texts]
     if not places:
-        raise DataError(f"{path} has no column of numbers beside {quoted(when)}. Give one to forecast.")
+        raise DataError(f"{path} has no column of numbers beside {quoted(names[when or 0])}. Give one to forecast.")
     series = _read(path, names, rows, places, gaps=True)
+    if texts:
+        series = replace(series, remarks=(f"without {', '.join(f'{names[k]:.40}' for k in texts)} (no numbers)",))
     if when is None:
         return series
-    place = names.index(when)
-    return replace(series, clock=read_clock(path, when, [(line, row[place]) for line, row in rows]))
+    try:
+        return replace(series, clock=read_clock(path, names[when], [(line, row[when]) for line, row in rows]))
+    except UnevenError as error:
+        if time is not None:
+            raise
+        return replace(
+            series, remarks=(*series.remarks, f"steps of {names[when]:.40} are uneven ({error.about}): each row is one")
+        )
+
+
+def _times(path: str | Path, names: list[str], rows: list[tuple[int, list[str]]], columns: Sequence[str]) -> int | None:
+    """The column of times, if one looks like it."""
+    free = [place for place, name in enumerate(names) if name not in columns]
+    for place in free:
+        if names[place].lower() in TIMES:
+            return place
+    for place in free:
+        cells = [row[place] for _, row in rows]
+        if names[place].lower() in COUNTED and len(cells) > 1:
+            counts = [finite_number(cell) for cell in cells]
+            steps = {b - a if a is not None and b is not None else math.nan for a, b in pairwise(counts)}
+            if len(steps) == 1 and min(steps) > 0 and len(names) > 1:
+                return place
+        if cells and finite_number(cells[0]) is None and cells[0].lower() not in MISSING and is_moment(cells[0]):
+            return place
+    return None
+
+
+def _is_text(rows: list[tuple[int, list[str]]], place: int) -> bool:
+    return all(finite_number(row[place]) is None and row[place].lower() not in MISSING for _, row in rows)
 
 
 def _rows(path: str | Path) -> tuple[list[str], list[tuple[int, list[str]]]]:

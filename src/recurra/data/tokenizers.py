@@ -263,7 +263,8 @@ def tokenizer_from_json(saved: dict[str, Any]) -> Tokenizer:
         if kind == "byte":
             return Bytes(sequences)
         if kind == "bpe":
-            return BytePairs(_tokenizers().Tokenizer.from_str(json.dumps(saved["model"])), sequences)
+            model = saved["model"]["model"]
+            return BytePairs(_byte_pairs(model["vocab"], model["merges"]), sequences)
         return (Characters if kind == "char" else Words)(saved["symbols"], bool(saved["cut"]), sequences)
     except (KeyError, TypeError) as error:
         raise DataError(f"This is not a saved vocabulary ({error} is missing or wrong). Save it again.") from error
@@ -337,15 +338,33 @@ def _tokenizers() -> Any:
     return tokenizers
 
 
-def _train_bpe(texts: Iterable[str], min_count: int, size: int) -> Any:
+def _byte_pairs(numbers: dict[str, int], merges: list[Any]) -> Any:
+    """The package's model of these tokens and merges. All else that it would read is as it is here, whatever was saved: a
+    stranger's regular expression or normalizer takes hours or all memory, and no signal ends it."""
     package = _tokenizers()
-    model = package.Tokenizer(package.models.BPE())
+    pairs = [tuple(each.split(" ") if isinstance(each, str) else each) for each in merges]
+    known = {*numbers} if isinstance(numbers, dict) else set()
+    if (
+        not known >= {*package.pre_tokenizers.ByteLevel.alphabet()}
+        or sorted(numbers.values()) != [*range(len(numbers))]
+        or any(type(number) is not int for number in numbers.values())
+        or any(len(pair) != 2 or not known >= {*pair, "".join(pair)} for pair in pairs)
+    ):
+        raise TypeError("its model")
+    model = package.Tokenizer(package.models.BPE(vocab=numbers, merges=pairs))
     model.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
     model.decoder = package.decoders.ByteLevel()
+    return model
+
+
+def _train_bpe(texts: Iterable[str], min_count: int, size: int) -> Any:
+    package = _tokenizers()
+    alphabet = sorted(package.pre_tokenizers.ByteLevel.alphabet())
+    model = _byte_pairs({each: k for k, each in enumerate(alphabet)}, [])
     trainer = package.trainers.BpeTrainer(
         vocab_size=size,
         min_frequency=min_count,
-        initial_alphabet=sorted(package.pre_tokenizers.ByteLevel.alphabet()),
+        initial_alphabet=alphabet,
         show_progress=False,
     )
     model.train_from_iterator(map(_whole, texts), trainer)

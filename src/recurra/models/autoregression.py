@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from recurra.data.series import filled
+from recurra.errors import OptionError, listed
 from recurra.types import Float, Int
 
 ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Of autoregressions to choose from, besides the season."""
 PEAK = 0.3
 """How much of itself a series must find a season ago."""
+SEASONS, ORIGINS = 6, 32
+"""How many seasons exponential smoothing reads at most, and from how many places it is chosen."""
+RIDGE = 3.0
+"""How strongly the coefficients of a long autoregression are drawn to 0: as by so many steps of the series' own variance."""
+TINY = 1e-6
+"""The same of every other one: where channels are nearly alike, coefficients would cancel each other in their ten thousands."""
+SMOOTHED = [
+    (level, slope * max(level, 0.1), season * (1 - level), damping)
+    for level in (0.0, 0.03, 0.1, 0.2, 0.4, 0.7, 1.0)
+    for season in (0.0, 0.1, 0.3)
+    for slope, damping in ((0.0, 0.0), (0.03, 1.0), (0.1, 1.0), (0.1, 0.9))
+]
+"""Of exponential smoothing, to choose from: how fast level, slope and season follow what they missed, and the slope's damping."""
 
 
 class Autoregression:
@@ -39,32 +55,49 @@ class Autoregression:
         self.scale = self.errors(values).square().nanmean(0).sqrt()
 
     @classmethod
-    def fit(cls, values: Float[Tensor, "T C"], order: int, *, change: int = 0) -> Autoregression:
+    def fit(cls, values: Float[Tensor, "T C"], order: int, *, change: int = 0, ridge: float = TINY) -> Autoregression:
         """By least squares on all steps whose values are known.
 
         - `change`: of changes from so many steps before, which is an autoregression of values too; 0: of values.
+        - `ridge`: the penalty on squared coefficients, for values of variance 1.
         """
         values = values.double()
         if change:
             changes = values[change:] - values[:-change]
-            return cls._summed(cls.fit(changes, order), change, values)
+            return cls._summed(cls.fit(changes, order, ridge=ridge), change, values)
         lags, C = range(1, order + 1), values.shape[1]
         x, y = _before(filled(values), lags), values[order:]
         known = ~y.isnan().any(-1)
-        rows = torch.cat([torch.ones(len(x), 1, dtype=x.dtype), x.flatten(1)], dim=1)
-        found = torch.linalg.lstsq(rows[known], y[known], driver="gelsd").solution
+        rows = torch.cat([torch.ones(len(x), 1, dtype=x.dtype), x.flatten(1)], dim=1)[known]
+        y = y[known]
+        size = filled(values).std(0).repeat(order) * math.sqrt(ridge)
+        rows = torch.cat([rows, torch.nn.functional.pad(size.diag(), (1, 0))])
+        y = torch.cat([y, y.new_zeros(len(size), C)])
+        found = torch.linalg.lstsq(rows, y, driver="gelsd").solution
         return cls(lags, found[1:].view(order, C, C).transpose(1, 2), found[0], values)
 
     @classmethod
     def _summed(cls, of_changes: Autoregression, change: int, values: Float[Tensor, "T C"]) -> Autoregression:
         """y_t = y_{t−s} + c + Σ B_k (y_{t−k} − y_{t−s−k}), with its lags put together."""
-        C = values.shape[1]
-        found = {change: torch.eye(C, dtype=torch.float64)}
+        terms = [(change, torch.eye(values.shape[1], dtype=torch.float64))]
         for lag, matrix in zip(of_changes.lags, of_changes.matrices, strict=True):
-            for place, sign in ((lag, 1), (lag + change, -1)):
-                found[place] = found.get(place, torch.zeros(C, C, dtype=torch.float64)) + sign * matrix
-        lags = sorted(found)
-        return cls(lags, torch.stack([found[lag] for lag in lags]), of_changes.constant, values)
+            terms += [(lag, matrix), (lag + change, -matrix)]
+        return cls(*_together(terms), of_changes.constant, values)
+
+    @classmethod
+    def mean(cls, models: Sequence[Autoregression], values: Float[Tensor, "T C"]) -> Autoregression:
+        """The mean of what several models predict one step ahead, which is an autoregression too.
+
+        ```python
+        series = rc.data.sines(300)
+        several = [rc.models.Autoregression.fit(series, order) for order in (2, 4)]
+        rc.models.Autoregression.mean(several, series).lags                # (1, 2, 3, 4)
+        ```
+        """
+        terms = [
+            (lag, matrix / len(models)) for each in models for lag, matrix in zip(each.lags, each.matrices, strict=True)
+        ]
+        return cls(*_together(terms), torch.stack([each.constant for each in models]).mean(0), values.double())
 
     @classmethod
     def repeat(cls, values: Float[Tensor, "T C"], lag: int = 1) -> Autoregression:
@@ -72,6 +105,24 @@ class Autoregression:
         C = values.shape[1]
         one = torch.eye(C, dtype=torch.float64)
         return cls((lag,), one[None], torch.zeros(C, dtype=torch.float64), values.double())
+
+    @classmethod
+    def smooth(cls, values: Float[Tensor, "T C"], season: int, *, order: int, horizon: int = 1) -> Autoregression:
+        """Exponential smoothing of level, slope and season (Holt 1957, Winters 1960), which starts anew `order` steps back: its
+        prediction is linear in these. Each channel has of `SMOOTHED` what is least far off over so many steps ahead."""
+        values = values.double()
+        T, C = values.shape
+        weights = _smoothing_weights(season, order)
+        last = torch.linspace(order - 1, T - horizon - 1, min(ORIGINS, T - horizon - order)).long()
+        line, ahead = filled(values), torch.arange(1, horizon + 1)
+        matrices = torch.zeros(order, C, C, dtype=torch.float64)
+        for c in range(C):
+            past = line[last[:, None] + torch.arange(1 - order, 1), c].expand(len(weights), -1, -1)
+            for _ in ahead:
+                past = torch.cat([past, past[..., -order:] @ weights.flip(1)[:, :, None]], dim=-1)
+            off = (past[..., order:] - values[last[:, None] + ahead, c]).abs().nanmean((1, 2))
+            matrices[:, c, c] = weights[off.argmin()]
+        return cls(range(1, order + 1), matrices, torch.zeros(C, dtype=torch.float64), values)
 
     @property
     def order(self) -> int:
@@ -101,7 +152,7 @@ class LinearPast(nn.Module):
 
     What it remembers from call to call is `past [B, K, C + 1]`: the last K values, and whether each is of the series at all.
 
-    - `lags`: which steps back count. `least`, `most`: between which values each channel was when it was fitted.
+    - `lags`: which steps back count. `least`, `most`: between which values each channel was, as far as is known.
 
     ```python
     series = rc.data.sines(300)
@@ -118,12 +169,14 @@ class LinearPast(nn.Module):
     def __init__(self, lags: Sequence[int], channels: int):
         super().__init__()
         self.lags, self.channels = tuple(lags), channels
+        if not self.lags or self.lags[0] < 1 or list(self.lags) != sorted(set(self.lags)):
+            raise OptionError(f"lags are whole numbers from 1 on, each above the one before; they are {listed(lags)}.")
         self.register_buffer("matrices", torch.zeros(len(self.lags), channels, channels))
         for name in ("constant", "least", "most"):
             self.register_buffer(name, torch.zeros(channels))
 
     def fill(self, fitted: Autoregression, values: Float[Tensor, "T C"]) -> LinearPast:
-        """Take over the coefficients of a model with the same lags, and the range of the values that it was fitted on."""
+        """Take over the coefficients of a model with the same lags, and the range of the values that are known."""
         self.matrices.copy_(fitted.matrices)
         self.constant.copy_(fitted.constant)
         self.least.copy_(values.nan_to_num(torch.inf).amin(0))
@@ -186,12 +239,21 @@ def best_autoregression(
 
 
 def baselines_of(
-    learned: Float[Tensor, "T C"], following: Float[Tensor, "N C"], season: int | None, *, most: int
+    learned: Float[Tensor, "T C"],
+    following: Float[Tensor, "N C"],
+    season: int | None,
+    *,
+    most: int,
+    horizon: int = 1,
 ) -> dict[str, Autoregression]:
-    """What a forecast has to beat, by name: naive, seasonal naive, and autoregressions of values, changes and seasonal changes.
+    """What a forecast has to beat, by name: naive, seasonal naive, autoregressions of values, changes and seasonal changes, a
+    long one with small coefficients, and exponential smoothing where there is a season.
 
-    Their orders are the best one step ahead in what follows; no lag is above `most`.
+    Orders of the first three autoregressions are the best one step ahead in what follows; no lag is above `most`.
+
+    - `horizon`: how many steps ahead smoothing is chosen for.
     """
+    T = len(learned)
     seasonal = season is not None and season <= most
     found = {"naive": Autoregression.repeat(learned)}
     if seasonal:
@@ -199,10 +261,21 @@ def baselines_of(
     auto = best_autoregression(learned, following, season, most=most)
     found[f"autoregression of order {auto.order}"] = auto
     for change, of in ((1, "changes"), (season or 0, "seasonal changes")):
-        if 1 <= change < min(most, len(learned) // 4) and (change == 1 or seasonal):
+        if 1 <= change < min(most, T // 4) and (change == 1 or seasonal):
             auto = best_autoregression(learned, following, season, most=most, change=change)
             found[f"autoregression of {of}, order {auto.order - change}"] = auto
+    order = min(most, T // 4, 2 * (season or 12) + 1)
+    if order > 1:
+        found[f"ridge autoregression of order {order}"] = Autoregression.fit(learned, order, ridge=RIDGE)
+    order = min(most, SEASONS * (season or 0))
+    if season is not None and 2 * season <= order < T - horizon - season:
+        found[f"exponential smoothing, {season}"] = Autoregression.smooth(learned, season, order=order, horizon=horizon)
     return found
+
+
+def kind_of(name: str) -> str:
+    """The name of a baseline without what differs from series to series: its order, its season."""
+    return re.sub(r",? (of order|order)? ?\d+$|, \d+$", "", name)
 
 
 def find_season(values: Float[Tensor, "T C"]) -> int | None:
@@ -235,3 +308,30 @@ def _before(values: Float[Tensor, "T C"], lags: Iterable[int]) -> Float[Tensor, 
     """For each step with enough before it, the values at some lags."""
     lags = list(lags)
     return torch.stack([values[lags[-1] - lag : len(values) - lag] for lag in lags], dim=1)
+
+
+def _together(terms: Iterable[tuple[int, Float[Tensor, "C C"]]]) -> tuple[list[int], Float[Tensor, "K C C"]]:
+    """Lags in their order, and of each the sum of its matrices."""
+    found: dict[int, Tensor] = {}
+    for lag, matrix in terms:
+        found[lag] = found[lag] + matrix if lag in found else matrix
+    lags = sorted(found)
+    return lags, torch.stack([found[lag] for lag in lags])
+
+
+def _smoothing_weights(season: int, order: int) -> Float[Tensor, "P K"]:
+    """Of each of `SMOOTHED`, what the next value owes to each of the last ones, the newest first: the recursion is run on one of
+    them after the other being 1. It begins with the mean of the first season, and the slope from there to the second."""
+    follows, slopes, seasons, damping = (column[:, None] for column in torch.tensor(SMOOTHED, dtype=torch.float64).T)
+    values = torch.eye(order, dtype=torch.float64)
+    middle = values[:season].mean(0)
+    slope = damping * (values[season : 2 * season].mean(0) - middle) / season
+    level = middle + slope * (season - 1) / 2
+    turn = [values[k] - middle - slope * (k - (season - 1) / 2) for k in range(season)]
+    for t in range(season, order):
+        missed = values[t] - (level + damping * slope + turn[t % season])
+        level = level + damping * slope + follows * missed
+        slope = damping * slope + slopes * missed
+        turn[t % season] = turn[t % season] + seasons * missed
+    weights: Tensor = (level + damping * slope + turn[order % season]).flip(1)
+    return weights

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -13,8 +14,12 @@ COMBINE = ("none", "baseline", "auto")
 """Choices of `model.combine`: the network alone, with a baseline, or with one where validation data prefers that."""
 SHARES = tuple(k / 50 for k in range(50))
 """Of the baseline, to choose from."""
+WITH_ALL = (*SHARES, 1.0)
+"""The same, and the baseline alone."""
 SURE = 2.0
 """By how many standard errors a combination must be better than the network alone."""
+SAFE = 1.0
+"""By how many standard errors whatever the network has a part in must be better than the baseline alone."""
 
 
 def mixed(first: Float[Tensor, "*N"], second: Float[Tensor, "*N"], share: float | Tensor) -> Float[Tensor, "*N"]:
@@ -31,9 +36,11 @@ def best_share(first: Float[Tensor, " N"], second: Float[Tensor, " N"]) -> float
     return max(SHARES, key=lambda share: float(mixed(first, second, share).mean()))
 
 
-def gains(first: Float[Tensor, " N"], second: Float[Tensor, " N"]) -> Float[Tensor, "W N"]:
-    """What each of `SHARES` adds to the log-probability of every target, over the first model alone."""
-    return torch.stack([mixed(first, second, share) - first for share in SHARES])
+def gains(
+    first: Float[Tensor, " N"], second: Float[Tensor, " N"], *, shares: Sequence[float] = SHARES
+) -> Float[Tensor, "W N"]:
+    """What each share adds to the log-probability of every target, over the first model alone."""
+    return torch.stack([mixed(first, second, share) - first for share in shares])
 
 
 def choose_share(
@@ -45,6 +52,28 @@ def choose_share(
       standard errors of its mean the gain must reach.
     """
     best = int(sums.argmax())
-    mean = float(sums[best]) / count
-    error = math.sqrt(max(0.0, float(squares[best]) / count - mean**2) / count)
-    return 0.0 if how == "auto" and mean <= sure * error else SHARES[best]
+    return 0.0 if how == "auto" and not _is_sure(sums[best], squares[best], count, sure) else SHARES[best]
+
+
+def choose_safely(sums: Float[Tensor, "2 W"], squares: Float[Tensor, "2 W"], count: int, how: str) -> float:
+    """The one of `WITH_ALL` with the highest gain. With `auto` the baseline alone, unless the gain over that is above the noise;
+    and the network alone, where that is above the noise too and the combination no better than it.
+
+    - `sums`, `squares`: of gains over the network alone, and over the baseline alone; as for `choose_share`.
+    """
+    best = int(sums[0].argmax())
+
+    def is_sure(over: int, which: int, errors: float) -> bool:
+        return _is_sure(sums[over, which], squares[over, which], count, errors)
+
+    if how == "auto" and not is_sure(1, best, SAFE):
+        return 1.0
+    if how == "auto" and is_sure(1, 0, SAFE) and not is_sure(0, best, SURE):
+        return 0.0
+    return WITH_ALL[best]
+
+
+def _is_sure(total: Tensor, squares: Tensor, count: int, errors: float) -> bool:
+    """Whether the mean of so many gains is above so many of its standard errors."""
+    mean = float(total) / count
+    return mean > errors * math.sqrt(max(0.0, float(squares) / count - mean**2) / count)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from recurra.cells.operations import ACTIVATIONS
-from recurra.errors import DataError, OptionError, ShapeError, choose_from
+from recurra.errors import DataError, OptionError, ShapeError, choose_from, quoted
 from recurra.layers.dropout import check_share
 from recurra.types import Float
 
@@ -181,10 +181,10 @@ class Convolutions(nn.Module):
         choose_from("pooling", pooling, POOLING)
         if len(shape) != 3:
             raise ShapeError(
-                f"convolution reads images [C, H, W]; one example here is {list(shape)}. Use another kind."
+                f"convolution reads images [C, H, W]; one example here is {quoted(list(shape))}. Use another kind."
             )
         if not channels or min(channels) < 1:
-            raise OptionError(f"channels must be one or more positive numbers; got {list(channels)}.")
+            raise OptionError(f"channels must be one or more positive numbers; got {quoted(list(channels))}.")
         if kernel < 1 or kernel % 2 == 0:
             raise OptionError(f"kernel must be odd, so that it has a centre; got {kernel}.")
         maps, height, width = shape

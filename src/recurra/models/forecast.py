@@ -26,7 +26,8 @@ class Forecaster(SequenceModel):
     - `change`: the head predicts the change from the last value.
     - `gaps`: the network is also told which values are missing.
     - `baseline`: the head predicts what this linear function of past values leaves, instead of a change from the last value, less
-      the buffer `share` of it. The recurrent layers read that function too, all within the range that it was fitted on.
+      the buffer `share` of it; where the function leaves its range of values, it is alone. The recurrent layers read it too,
+      all within that range.
     - `skip`: the prediction is also a linear function of the values themselves, past the recurrent layers and their dropout.
 
     ```python
@@ -114,8 +115,10 @@ class Forecaster(SequenceModel):
         if self.skip is not None:
             predicted = predicted + self.skip(inputs.nan_to_num(0.0))
         predicted = predicted.to(inputs.dtype)  # a small change of a large value must not be lost
-        if linear is not None and past is not None:
-            around = linear - self.share.to(inputs.dtype) * self.head.location(predicted)
+        if self.baseline is not None and linear is not None and past is not None:
+            least, most = (each.to(linear) for each in (self.baseline.least, self.baseline.most))
+            left_out = torch.where((linear < least) | (linear > most), 1, self.share.to(linear))
+            around = linear - left_out * self.head.location(predicted)
             return self.head.around(predicted, around), (*final, ((past,),))
         if self.change:
             predicted = self.head.around(predicted, inputs.nan_to_num(0.0))

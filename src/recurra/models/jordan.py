@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from recurra.errors import OptionError
+from recurra.models.draws import draw_numbers
 from recurra.types import Float, Int
 
 
@@ -77,4 +78,4 @@ class Jordan(nn.Module):
 
 def _draw(logits: Float[Tensor, "*N V"], generator: torch.Generator | None = None) -> Int[Tensor, "*N"]:
     flat = logits.flatten(0, -2).float().softmax(-1)
-    return torch.multinomial(flat, 1, generator=generator).view(logits.shape[:-1])
+    return draw_numbers(flat, generator).view(logits.shape[:-1])

@@ -16,7 +16,7 @@ from recurra.types import Float, Int
 WIDTH, HIGH = 9, 3
 PATTERNS = tuple(itertools.combinations(range(WIDTH), HIGH))
 """Kernels of nine weights, three of them 2 and the others −1: their sum is 0, so that a level does not pass."""
-VIEWS, DILATIONS, BIASES, SUMMARIES = 3, 8, 4, 4
+VIEWS, DILATIONS, BIASES, SUMMARIES = 3, 12, 4, 4
 SLOTS = VIEWS * DILATIONS
 """Every view of a series (as it is, standardised by itself, its differences) is read at this many dilations."""
 CHOICES = ((1, 1, 1), (1, 1, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1))
@@ -113,37 +113,46 @@ class KernelRidge(nn.Module):
         ranks = torch.rand(S, K, D, generator=random).argsort(-1).argsort(-1)
         self.mask.copy_((ranks < counts.floor()[..., None]) / counts.floor().sqrt()[..., None])
 
-    def _outputs(self, x: Float[Tensor, "B D T"], lengths: Float[Tensor, " B"]) -> Iterator[Float[Tensor, "B K T"]]:
-        """Of all kernels, view by view and dilation by dilation."""
+    def _outputs(
+        self, x: Float[Tensor, "B D T"], lengths: Float[Tensor, " B"]
+    ) -> Iterator[tuple[Float[Tensor, "B K T"], Float[Tensor, "B K"]]]:
+        """Of all kernels, view by view and dilation by dilation, −∞ where a step does not count, and how many steps do.
+
+        Every other kernel reads zeros past both ends, so that an end is seen; the others stay within the series, where at least
+        half of its steps are left then.
+        """
         patterns = x.new_full((len(PATTERNS), WIDTH), -1.0)
         patterns.scatter_(1, torch.tensor(PATTERNS, device=x.device), 2.0)
-        inside = _inside(x, lengths)
-        all_inside = bool(inside.all())
+        inside, steps = _inside(x, lengths), torch.arange(x.shape[-1], device=x.device)
+        x = torch.where(inside, x, 0)
         differences = torch.cat([x[:, :, 1:] - x[:, :, :-1], torch.zeros_like(x[:, :, :1])], 2)
         views = (x, _standardised(x, lengths), torch.where(_inside(x, lengths - 1), differences, 0))
         for slot, dilation in enumerate(self.dilations.tolist()):
             kernels = patterns[:, None] * self.mask[slot, :, :, None]
             padding = dilation * (WIDTH // 2)
             outputs = conv1d(views[slot // DILATIONS], kernels, padding=padding, dilation=dilation)
-            yield outputs if all_inside else outputs.masked_fill_(~inside, -math.inf)
+            margin = torch.where(lengths >= 4 * padding, padding, 0)[:, None]
+            within = ((steps >= margin) & (steps < lengths[:, None] - margin))[:, None]
+            counts = lengths.clamp(min=1)[:, None].repeat(1, len(PATTERNS))
+            for half, known in ((slice(slot % 2, None, 2), inside), (slice(1 - slot % 2, None, 2), within)):
+                outputs[:, half].masked_fill_(~known, -math.inf)
+                counts[:, half] = known.sum(-1).clamp(min=1).to(counts)
+            yield outputs, counts
 
     def _find_biases(self, x: Float[Tensor, "B D T"], lengths: Float[Tensor, " B"]) -> None:
-        """Quantiles, spread evenly over kernels by the golden ratio."""
-        K = len(PATTERNS)
-        shares = (torch.arange(1, 1 + K * BIASES) * (math.sqrt(5) - 1) / 2 % 1).view(K, BIASES)
-        total = int(lengths.sum())
-        for slot, outputs in enumerate(self._outputs(x, lengths)):
-            ordered = outputs.transpose(0, 1).flatten(1).sort(1, descending=True).values[:, :total]
-            self.bias[slot] = ordered.gather(1, (shares * (total - 1)).long())
+        """Quantiles, spread evenly over kernels, dilations and views by the golden ratio."""
+        shares = (torch.arange(1, 1 + self.bias.numel()) * (math.sqrt(5) - 1) / 2 % 1).view_as(self.bias)
+        for slot, (outputs, counts) in enumerate(self._outputs(x, lengths)):
+            ordered = outputs.transpose(0, 1).flatten(1).sort(1, descending=True).values
+            self.bias[slot] = ordered.gather(1, (shares[slot] * (counts.sum(0)[:, None] - 1)).long())
 
     def _features(self, x: Float[Tensor, "B D T"], lengths: Float[Tensor, " B"]) -> Float[Tensor, "B F"]:
-        count = lengths.clamp(min=1)[:, None]
         found = []
-        for slot, outputs in enumerate(self._outputs(x, lengths)):
+        for slot, (outputs, counts) in enumerate(self._outputs(x, lengths)):
             mark = torch.empty_like(outputs)  # written as numbers at once: sums of booleans take six times as long
-            above = [torch.gt(outputs, bias[:, None], out=mark).sum(-1) / count for bias in self.bias[slot].unbind(-1)]
+            above = [torch.gt(outputs, bias[:, None], out=mark).sum(-1) / counts for bias in self.bias[slot].unbind(-1)]
             found += [*above, outputs.amax(-1).clamp(min=-1e6)]
-        inside = _inside(x, lengths)
+        inside, count = _inside(x, lengths), lengths.clamp(min=1)[:, None]
         x = torch.where(inside, x, 0)
         level = x.sum(-1) / count
         size = (torch.where(inside, x - level[..., None], 0).square().sum(-1) / count).sqrt()

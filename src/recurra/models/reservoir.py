@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from recurra.cells.leaky import leaky
 from recurra.cells.parameters import Fixed, Groups
-from recurra.errors import DataError, OptionError
+from recurra.errors import DataError, OptionError, quoted
 from recurra.layers.initial import spectral_radius
 from recurra.layers.recurrent import Recurrent
 from recurra.models.ridge import Ridge
@@ -70,7 +70,7 @@ class EchoState(nn.Module):
         read = input_size + output_size * feedback
         leaks = [leak] if isinstance(leak, (int, float)) else list(leak)
         if not leaks or not all(0 < each <= 1 for each in leaks):
-            raise OptionError(f"leak must lie above 0 and not above 1, one or several; got {leak}.")
+            raise OptionError(f"leak must lie above 0 and not above 1, one or several; got {quoted(leak)}.")
         cell = leaky(alpha=Fixed(Groups([1 - each for each in leaks])))
         self.reservoirs = nn.ModuleList(
             Recurrent(

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from recurra.errors import OptionError
 from recurra.layers.stepper import Stepper
+from recurra.models.draws import draw_numbers
 from recurra.models.language import LanguageModel
 from recurra.models.sequence import SequenceModel
 from recurra.models.window import WindowLanguageModel
@@ -107,7 +108,7 @@ def sample(
                 return
             with torch.no_grad():
                 logits = logits.float() if barred is None else logits.float().index_fill(0, barred, -torch.inf)
-                token = int(torch.multinomial(choice.probabilities(logits).cpu(), 1, generator=generator))
+                token = int(draw_numbers(choice.probabilities(logits).cpu(), generator))
             if token == end:
                 return
             yield token

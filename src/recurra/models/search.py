@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from recurra.errors import OptionError
+from recurra.models.draws import draw_numbers
 from recurra.models.sampling import Choice
 from recurra.models.sequence import SequenceModel
 from recurra.types import Float, Int, State
@@ -120,10 +121,9 @@ def draw(
         if bool(over.all()):
             break
         distribution = ending.probabilities(logits, choice).cpu()
-        tokens = torch.multinomial(distribution, 1, generator=generator).to(logits.device)
-        gained = ending.log_probabilities(logits).gather(1, tokens)[:, 0]
+        tokens = draw_numbers(distribution, generator).to(logits.device)
+        gained = ending.log_probabilities(logits).gather(1, tokens[:, None])[:, 0]
         total = torch.where(over, total, total + gained)
-        tokens = tokens[:, 0]
         if ending.end is not None:
             over = over | (tokens == ending.end)
         predicted.append(torch.where(over, -1, tokens))

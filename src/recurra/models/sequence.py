@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-import torch
 from torch import Tensor, nn
 
 from recurra.layers.deep import DeepLinear, deepen
 from recurra.layers.dropout import VariationalDropout
 from recurra.layers.recurrent import Recurrent
+from recurra.models.draws import draw_numbers
 from recurra.types import Float, Int, State
 
 
@@ -78,7 +78,7 @@ class SequenceModel(nn.Module, ABC):
 
     def draw(self, predicted: Float[Tensor, "B V"]) -> Tensor:
         """What a step predicts, as the next one may read it: here a token, drawn by its probability."""
-        return torch.multinomial(predicted.float().softmax(-1), 1)[:, 0]
+        return draw_numbers(predicted.float().softmax(-1))
 
 
 def make_dropouts(recurrent: Recurrent, input_dropout: float | None) -> tuple[VariationalDropout, VariationalDropout]:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from recurra.cells.notation import Cell
 from recurra.data.forest import Forest
-from recurra.layers.dropout import check_share
+from recurra.layers.dropout import Dropout
 from recurra.layers.tree import Tree
 from recurra.models.naive_bayes import naive_bayes
 from recurra.types import Float
@@ -20,6 +20,7 @@ class TreeClassifier(nn.Module):
       `hidden_size` if left out.
     - `composition`, `cell`, `arity`: as for `Tree`.
     - `dropout`: of tokens' vectors and of outputs.
+    - `blank`: the token of a node that reads nothing. It has one vector for all nodes of a batch, without dropout.
 
     ```python
     forest = rc.data.make_forest([[-1, 0, 0]], [[0, 1, 2]])
@@ -40,20 +41,27 @@ class TreeClassifier(nn.Module):
         cell: Cell | str | None = None,
         arity: int | None = None,
         dropout: float = 0.0,
+        blank: int | None = None,
     ):
         super().__init__()
         size = embedding_size or hidden_size
         self.embedding = nn.Embedding(vocabulary_size, size)
         nn.init.normal_(self.embedding.weight, std=size**-0.5)
         self.tree = Tree(size, hidden_size, composition=composition, cell=cell, arity=arity)
-        self.dropout = nn.Dropout(check_share("dropout", dropout))
+        self.dropout, self.blank = Dropout(dropout), blank
         self.output = nn.Linear(hidden_size, classes)
         nn.init.zeros_(self.output.bias)
 
     def forward(self, forest: Forest) -> Float[Tensor, "N C"]:
         """The logits of every node's classes."""
-        read = self.dropout(self.embedding(forest.tokens.to(self.output.weight.device)))
-        logits: Tensor = self.output(self.dropout(self.tree(read, forest)))
+        tokens, rows = forest.tokens, None
+        if self.blank is not None:
+            reads = tokens != self.blank
+            rows = reads.cumsum(0).mul_(reads)  # the blank's vector is the first
+            tokens = torch.cat([tokens.new_tensor([self.blank]), tokens[reads]])
+        read = self.embedding(tokens.to(self.output.weight.device))
+        read = self.dropout(read) if rows is None else torch.cat([read[:1], self.dropout(read[1:])])
+        logits: Tensor = self.output(self.dropout(self.tree(read, forest, rows)))
         return logits
 
 

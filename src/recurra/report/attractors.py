@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from recurra.analysis.portrait import Portrait
 from recurra.report.page import Figure, Section, picture, table
 from recurra.report.parts import keep_field
@@ -20,7 +22,7 @@ def attractors_section(subject: Subject) -> Section:
     found, machine = results["fixed_points"], results.get("automaton")
     assert isinstance(found, Portrait)
     held = found.points.input
-    command = subject.command(f"explain RUN --field --starts {starts} --input {held}")
+    command = subject.command(f"explain RUN --field --starts {starts} --input {shlex.quote(held)}")
     files, figures = run.folder.explain, []
     if machine is not None:
         figures.append(

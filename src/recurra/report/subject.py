@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from dataclasses import dataclass
 
 from recurra.tasks.run import Run
@@ -18,7 +20,7 @@ class Subject:
 
     def command(self, command: str) -> str:
         """A command as it is typed; RUN in it is this run."""
-        return "recurra " + command.replace("RUN", str(self.run.path))
+        return "recurra " + re.sub(r"\bRUN\b", lambda _: shlex.quote(str(self.run.path)), command, count=1)
 
 
 def capital(text: str) -> str:

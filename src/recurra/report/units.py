@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def study_figures(study: UnitStudy, command: str, subject: Subject, most: int = 
                 f" (correlation {finding.best.score:.2f}).",
                 "An excerpt in which the label changes often. That a unit follows a label does not say that it causes anything: "
                 "the table below gives the loss without it.",
-                subject.command(f"units RUN --unit {unit} --label {finding.label}"),
+                subject.command(f"units RUN --unit {unit} --label {shlex.quote(finding.label)}"),
             )
         )
     positions = len(study.activity.values)
@@ -83,7 +84,7 @@ def write_units_page(run: Run, study: UnitStudy, html: Path, command: str) -> No
 
 def write_unit_page(run: Run, found: UnitReading, html: Path) -> None:
     """A page with one unit over a text."""
-    label = f" --label {found.label}" if found.label else ""
+    label = f" --label {shlex.quote(found.label)}" if found.label else ""
     figure = Figure(
         coloured_block(colour_reading(found.reading, found.activity, found.unit, found.label, size=PIECE)),
         f"The value of unit {found.unit} behind the text that it reads.",

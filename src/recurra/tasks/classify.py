@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from recurra.data.comma_separated import finite_number
 from recurra.data.labelled import Labelled
 from recurra.data.labelled_batches import LabelledSequences
-from recurra.errors import OptionError
+from recurra.errors import DataError, OptionError, quoted
 from recurra.metrics.confusion import Confusion
 from recurra.metrics.roc_auc import auc
 from recurra.models.bag_of_tokens import BagOfTokens
@@ -32,6 +33,8 @@ SURE = 1.0
 """By how many standard errors a combination must be better than the network alone."""
 FEW, ENSEMBLE = 400, 5
 """Up to so many sequences no part is spared for validation: an ensemble of so many networks is cross-validated."""
+MOST_OWN = 20
+"""Where more labels than this are numbers with a fraction, and most sequences have one of their own, they are no classes."""
 POOLED_TO = 50
 """How many steps long series are pooled to, roughly."""
 
@@ -76,6 +79,12 @@ class ClassificationTask(LabelTask):
 
     def _check_reading(self, found: Labelled) -> None:
         super()._check_reading(found)
+        distinct = set(found.labels or ())
+        if len(distinct) > max(MOST_OWN, len(found) / 2) and all(_is_measured(label) for label in distinct):
+            raise DataError(
+                f"{self.settings.data.path} has {len(distinct):,} labels for {len(found):,} sequences, all numbers such as "
+                f"{quoted(min(distinct))}. To predict numbers, take the recipe regression; classes are few."
+            )
         padding = self.settings.model.padding
         if padding != "masked" and len({len(each) for each in found.sequences}) == 1:
             raise OptionError(
@@ -173,9 +182,9 @@ class ClassificationTask(LabelTask):
             return None
         network, baseline, targets = found
         share = float(model.share) if baseline is not None else 0.0
-        counts = score_logs(network, targets).counts
+        scored = score_logs(network, targets)
         seen = torch.tensor(list(self.names.counts.values()))
-        others = {f"always {self.names.names[int(seen.argmax())]}": most_frequent(seen, counts).accuracy}
+        others = {f"always {self.names.names[int(seen.argmax())]}": most_frequent(seen, scored.counts).accuracy}
         if baseline is not None:
             others[self.baseline_name] = score_logs(baseline, targets).accuracy
         if self._is_small and (model.baseline is None or len(model.baseline.rows) == len(self.parts.train)):
@@ -189,8 +198,7 @@ class ClassificationTask(LabelTask):
         tries = ["model.combine=auto"] if self.settings.model.combine == "none" else []
         tries += ["training.ensemble=5"] if self.settings.training.ensemble == 1 else []
         advice = f"Try {', '.join([*tries, 'more training.steps'])}."
-        accuracy = score_logs(network, targets).accuracy
-        return Comparison("accuracy", True, accuracy, others, advice, combined)
+        return Comparison("accuracy", True, scored.accuracy, others, advice, combined)
 
     @property
     def _is_small(self) -> bool:
@@ -249,6 +257,12 @@ class ClassificationTask(LabelTask):
     def describe(self, probabilities: Tensor) -> dict[str, Any]:
         best = int(probabilities[0].argmax())
         return {"label": self.names.names[best], "probability": float(probabilities[0, best])}
+
+
+def _is_measured(label: str) -> bool:
+    """Whether a label is a number with a fraction."""
+    value = finite_number(label)
+    return value is not None and not value.is_integer()
 
 
 @recipe(ClassificationTask)

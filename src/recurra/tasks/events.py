@@ -18,6 +18,7 @@ from recurra.data.cases import CaseBatch, CaseCode, Cases, Coded, in_order
 from recurra.data.events import TIME_FEATURES, TIME_NAMES, Case, EventLog, read_log
 from recurra.errors import DataError, OptionError, quoted
 from recurra.models.combined import COMBINE
+from recurra.models.draws import draw_numbers
 from recurra.models.events import EventModel, Following
 from recurra.models.markov import Markov, best_markov
 from recurra.models.markov_tables import MarkovTables
@@ -294,7 +295,8 @@ class EventTask(StepTask[EventModel]):
             raise DataError(f"no case of {name} has two events: there is nothing to evaluate.")
         scores = {self.called: self._score(model, cases, alone=True)}
         if model.baseline is not None and model.share:
-            both = f"{self.called} and {float(model.share):.0%} markov order {model.baseline.order}"
+            counted = f"markov order {model.baseline.order}"
+            both = f"{self.called} and {float(model.share):.0%} {counted}" if model.share < 1 else f"{counted} alone"
             scores = {both: self._score(model, cases)} | scores
         if baselines:
             scores |= self._baselines(cases)
@@ -344,12 +346,13 @@ class EventTask(StepTask[EventModel]):
         found = {name: row["accuracy"] for name, row in self._baselines(valid).items()}
         alone = self._score(model, valid, alone=True)["accuracy"]
         both = model.baseline is not None and bool(model.share)
+        combine = "model.combine=auto, " if model.baseline is None else ""
         return Comparison(
             "accuracy",
             True,
             alone,
             found,
-            "Try model.combine=auto, another training.learning_rate, or data.attributes=COLUMN.",
+            f"Try {combine}another training.learning_rate, or data.attributes=COLUMN.",
             self._score(model, valid)["accuracy"] if both else None,
         )
 
@@ -518,7 +521,7 @@ class EventTask(StepTask[EventModel]):
             read.append(vector)
             state = trace.final
             logits = model.output(trace.outputs[:, 0])[:, 1:-1].float().cpu()
-            what = 1 + torch.multinomial(logits.softmax(-1), 1, generator=random)
+            what = 1 + draw_numbers(logits.softmax(-1), random)[:, None]
         return Probe(model.recurrent, torch.cat(read, dim=1))
 
 

@@ -14,7 +14,7 @@ from recurra.results import Result, Table, to_plain
 from recurra.runs.creation import RECIPE
 from recurra.tasks.recipe import Recipe
 from recurra.tasks.results import Evaluation
-from recurra.tasks.run import Run
+from recurra.tasks.run import Run, new_folder
 
 RUN, ALONE = "the run", "the network alone"
 
@@ -84,7 +84,7 @@ def train_folds(
         raise OptionError(f"folds is for recipes that label sequences: classify, tag. {recipe.name} is none of them.")
     if not isinstance(folds, int) or folds < 2:
         raise OptionError(f"folds must be a whole number of at least 2; got {folds!r}.")
-    folder = _folder(recipe.name, out)
+    folder = new_folder(f"{recipe.name}-folds", out)
     counts, scores = [], []
     for k in range(1, folds + 1):
         path, own = folder / f"fold-{k}", {"data.folds": folds, "data.fold": k}
@@ -106,13 +106,6 @@ def train_folds(
         counts.append(evaluated.count)
         scores.append(scores_by_role(evaluated, found.task.called))
     return Folds(folder, tuple(counts), tuple(scores))
-
-
-def _folder(name: str, out: str | os.PathLike[str] | None) -> Path:
-    path, k = None if out is None else Path(out), 1
-    while path is None or (out is None and path.exists()):
-        path, k = Path("runs") / f"{name}-folds-{k}", k + 1
-    return path
 
 
 def scores_by_role(found: Evaluation, network: str) -> dict[str, dict[str, float]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import signal
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from threading import current_thread, main_thread
 from typing import Any
@@ -91,12 +92,19 @@ def train_in_folder(
 
 def restore(trainer: Loop, checkpoint: Checkpoint, folder: RunFolder) -> None:
     """Go on from a checkpoint; one that holds other things than this training needs is refused in a line."""
-    try:
+    with belonging(f"{folder.path}: the checkpoint of step {checkpoint.step}"):
         trainer.restore(checkpoint)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
+
+
+@contextmanager
+def belonging(what: str) -> Iterator[None]:
+    """Inside, what a run folder keeps meets what this run is made of: where they are not of each other, that is a line."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, AssertionError) as error:
         raise RunError(
-            f"{folder.path}: the checkpoint of step {checkpoint.step} does not fit this run ({type(error).__name__}: "
-            f"{str(error)[:120]}). It is of another training or was changed by hand."
+            f"{what} does not fit this run ({type(error).__name__}: {str(error)[:120]}). It is of another training or was "
+            "changed by hand."
         ) from error
 
 

@@ -14,7 +14,7 @@ from recurra.data.series import Scaling, Series, read_timed_series
 from recurra.data.series_tasks import TO_FORECAST
 from recurra.data.windows import Windows
 from recurra.errors import DataError, OptionError
-from recurra.models.autoregression import Autoregression, LinearPast, baselines_of, find_season
+from recurra.models.autoregression import Autoregression, LinearPast, baselines_of, find_season, kind_of
 from recurra.models.combined import COMBINE
 from recurra.models.forecast import Forecaster
 from recurra.models.heads import HEADS
@@ -31,7 +31,7 @@ from recurra.tasks.task import (
     of_files,
     of_synthetic,
 )
-from recurra.training.backtest import Rolling, RunsFree, draw_noise, interval, roll, score_paths
+from recurra.training.backtest import Rolling, RunsFree, draw_noise, interval, roll, score_paths, standard_error
 from recurra.training.evaluation import evaluate
 from recurra.training.loop import Trainer, Training
 from recurra.types import MOST, Float, setting
@@ -40,6 +40,11 @@ BINARY = ("bernoulli", "chain")
 """Heads that predict 0 or 1."""
 LEAST = 10
 """Steps to learn from; fewer mean nothing."""
+DRAWN = 100
+"""Trajectories from each origin, by whose median baselines are compared."""
+ALIKE = 1.25
+"""How many times the smallest error a baseline may have to be part of a mean. One forecast that is far off makes the standard
+error so large that nothing is surely worse."""
 ORIGINS = 24
 """Places of the validation part from which baselines and shares are chosen."""
 LONG, GAIN = 1000, 0.1
@@ -212,10 +217,13 @@ class Scaled:
         return self.scaling.restore(self.model.run_free(self.scaling.shrink(known), noise), known)
 
 
-def _error(rolling: Rolling, model: Any) -> float:
-    """The absolute error over all origins, steps and channels; infinite where it is not a number."""
-    found = (rolling.forecast(model)[:, 0] - rolling.true).abs().nanmean()
-    return float(found.nan_to_num(torch.inf, torch.inf))
+def _surely_smaller(parts: Sequence[Rolling], errors: Float[Tensor, " N"], others: Float[Tensor, " N"]) -> bool:
+    """Whether errors from the origins of some parts are smaller than those of another forecast by more than the standard error of
+    the difference."""
+    gain = others - errors
+    if gain.isinf().any():
+        return bool((gain != -torch.inf).all())
+    return float(gain.mean()) > standard_error(gain, parts)
 
 
 class SeriesTask(ForecastTask):
@@ -240,7 +248,7 @@ class SeriesTask(ForecastTask):
 
     @cached_property
     def parts(self) -> Parts:
-        data, horizon = self.settings.data, self.settings.backtest.horizon
+        data = self.settings.data
         if data.path is not None:
             series = read_timed_series(data.path, data.columns, data.time)
         else:
@@ -249,12 +257,6 @@ class SeriesTask(ForecastTask):
         T = len(series.values)
         test = T - int(T * data.test)
         valid = test - int(T * data.valid)
-        held_out, size = ("for the test", T - test) if data.test else ("for validation", test - valid)
-        if size < horizon:
-            raise DataError(
-                f"{self.about}: {T:,} steps leave {size:,} {held_out}, fewer than the horizon of {horizon:,} "
-                "(backtest.horizon). Give a longer series, a shorter horizon, or other shares (data.valid, data.test)."
-            )
         least = LEAST + data.difference
         if valid < least or test == valid:
             raise DataError(
@@ -289,9 +291,23 @@ class SeriesTask(ForecastTask):
                 "Use gaussian, mixture or quantiles."
             )
 
+    @property
+    def held_out(self) -> tuple[str, int]:
+        """The part that forecasts are scored on, and how many steps it has."""
+        parts = self.parts
+        T = len(parts.series.values)
+        return ("for the test", T - parts.test) if self.settings.data.test else ("for validation", T - parts.valid)
+
     def make_vocabulary(self) -> dict[str, Any]:
         """The columns, how their values are scaled, how many steps a forecast reads, and the season."""
         series, scaling = self.parts.learned, self.scaling
+        (part, size), horizon = self.held_out, self.settings.backtest.horizon
+        if size < horizon:
+            raise DataError(
+                f"{self.about}: {len(self.parts.series.values):,} steps leave {size:,} {part}, fewer than the horizon of "
+                f"{horizon:,} (backtest.horizon). Give a longer series, a shorter horizon, or other shares (data.valid, "
+                "data.test)."
+            )
         return {
             "columns": list(series.names),
             "mean": list(scaling.mean),
@@ -304,16 +320,52 @@ class SeriesTask(ForecastTask):
 
     @cached_property
     def linear(self) -> tuple[str, Autoregression] | None:
-        """The baseline that the network goes on from, in its own units: the one with the smallest error over the horizon in the
-        validation part; where model.combine asks for one."""
+        """The baseline that the network goes on from, in its own units, where model.combine asks for one: that with the smallest
+        error over the horizon in the validation part and, fitted without them, in the steps before, in a mean with those that
+        are not surely worse."""
         model = self.settings.model
         if self.binary or model.combine == "none" or (model.combine == "auto" and not model.change):
             return None
         learned, rolling = self._scaled, self._rolling
+        values, length = rolling.values, len(rolling.values) - len(learned)
+        known = self._linear_on(learned, rolling)
+        fitted, parts = [known], [rolling]
+        begin = len(learned) - length
+        if begin > max(LEAST, length):
+            parts.append(self._rolling_from(values[: len(learned)], begin))
+            fitted.append(self._linear_on(learned[:begin], parts[1]))
+
+        drawn = [replace(part, noise=draw_noise(DRAWN, part.horizon, values.shape[1], 0)) for part in parts]
+
+        def errors(models: Sequence[Autoregression]) -> Float[Tensor, " N"]:
+            """Of the median of drawn trajectories, as in the backtest: what is unstable beside its noise shows there."""
+            return torch.cat([part.errors(model) for part, model in zip(drawn, models, strict=True)])
+
+        both = {kind: errors([each[kind] for each in fitted]) for kind in known if all(kind in each for each in fitted)}
+        best = min(both, key=lambda kind: float(both[kind].mean()))
+        alike = [
+            kind
+            for kind in both
+            if kind == best
+            or (
+                "naive" not in kind
+                and float(both[kind].mean()) <= ALIKE * float(both[best].mean())
+                and not _surely_smaller(parts, both[best], both[kind])
+            )
+        ]
+        means = [Autoregression.mean([each[kind] for kind in alike], learned) for each in fitted]
+        if len(alike) == 1 or not float(errors(means).mean()) <= float(both[best].mean()):
+            return best, known[
+                best
+            ]  # the mean of predictions of one step is a model of its own, which may even explode
+        return f"the mean of {', '.join(alike)}", means[0]
+
+    def _linear_on(self, learned: Float[Tensor, "T C"], rolling: Rolling) -> dict[str, Autoregression]:
+        """Baselines by their kind, none with lags of more than half a window."""
+        most = max(1, min(self.settings.data.window, len(learned) - 1) // 2)
         following = rolling.values[len(learned) :]
-        most = min(self.settings.data.window, len(learned) - 1) // 2
-        known = baselines_of(learned, following, self.season, most=max(1, most))
-        return min(known.items(), key=lambda each: _error(rolling, each[1]))
+        found = baselines_of(learned, following, self.season, most=most, horizon=rolling.horizon)
+        return {kind_of(name): each for name, each in found.items()}
 
     def gain_of_log(self) -> float:
         """By which share the best baseline's error over the horizon shrinks in the validation part where logarithms are read."""
@@ -328,7 +380,7 @@ class SeriesTask(ForecastTask):
             if other.linear is None:
                 return 0.0
             rolling = replace(other._rolling, values=known, origins=other._rolling.origins + settings.data.difference)
-            errors.append(_error(rolling, Scaled(other.linear[1], other.scaling)))
+            errors.append(float(rolling.errors(Scaled(other.linear[1], other.scaling)).mean()))
         return 1 - errors[1] / max(errors[0], 1e-300)
 
     @property
@@ -339,10 +391,16 @@ class SeriesTask(ForecastTask):
     @cached_property
     def _rolling(self) -> Rolling:
         """Origins of the validation part, as the network reads it, from each of which one trajectory is drawn: the median."""
-        parts, data, settings = self.parts, self.settings.data, self.settings.backtest
-        values = self.scaling.shrink(parts.series.values[: parts.test])
-        begin = parts.valid - self.scaling.lag
-        horizon, window = min(settings.horizon, len(values) - begin), min(data.window, begin)
+        parts = self.parts
+        return self._rolling_from(
+            self.scaling.shrink(parts.series.values[: parts.test]), parts.valid - self.scaling.lag
+        )
+
+    def _rolling_from(self, values: Float[Tensor, "T C"], begin: int) -> Rolling:
+        horizon, window = (
+            min(self.settings.backtest.horizon, len(values) - begin),
+            min(self.settings.data.window, begin),
+        )
         rolling = roll(values, begin, horizon=horizon, window=window, origins=ORIGINS, samples=1, seed=0)
         return replace(rolling, noise=torch.full_like(rolling.noise, 0.5))
 
@@ -358,11 +416,20 @@ class SeriesTask(ForecastTask):
         names = ", ".join(kept["columns"])
         times = f" by {parts.series.clock.name}" if parts.series.clock is not None else ""
         gaps = ", some values missing" if kept["gaps"] else ""
+        gaps += "".join(f", {remark}" for remark in parts.series.remarks)
         season = f", a season of {kept['season']}" if kept["season"] else ", no season"
         return f"{self.about}: {names}{times}, {parts.valid:,} of {T:,} steps to learn from{gaps}{season}"
 
+    @property
+    def linear_name(self) -> str:
+        """What the baseline that the network goes on from is called."""
+        return str(self.known.get("linear", "a linear baseline"))
+
     def make_model(self) -> Forecaster:
-        return self.model_for(len(self.known["columns"]), gaps=self.known["gaps"], lags=self.known.get("lags"))
+        known, lags = self.known, self.known.get("lags")
+        if max(lags or [0]) > max(known["window"], 1):
+            raise DataError("vocabulary.json has lags of a baseline that exceed its window. Put back a copy of it.")
+        return self.model_for(len(known["columns"]), gaps=known["gaps"], lags=lags)
 
     def make_trainer(self, model: Forecaster) -> Trainer:
         parts, window = self.parts, self.known["window"]
@@ -372,16 +439,19 @@ class SeriesTask(ForecastTask):
         valid = self._held_out(parts.series.values[: parts.test], parts.valid)
         if self.linear is None:
             return self.train_on_windows(model, train, valid)
-        model.fill(self.linear[1], self._scaled)
+        model.fill(self.linear[1], self._rolling.values)
         return self.train_on_windows(model, train, valid, self._fit_share)
 
     def _fit_share(self, model: Forecaster) -> None:
-        """How much of the network's own part is left out: as much as makes the smallest error over the horizon in validation."""
+        """How much of the network's own part is left out: as much as makes the smallest error over the horizon in validation;
+        with `auto` all of it, unless that error is surely smaller than the baseline's own."""
         errors = {}
         for share in LEFT_OUT:
             model.share.fill_(share)
-            errors[share] = _error(self._rolling, model)
-        model.share.fill_(min(errors, key=errors.__getitem__))
+            errors[share] = self._rolling.errors(model)
+        best = min(errors, key=lambda share: float(errors[share].mean()))
+        sure = self.settings.model.combine == "baseline" or _surely_smaller([self._rolling], errors[best], errors[1.0])
+        model.share.fill_(best if sure else 1.0)
 
     def _held_out(self, values: Float[Tensor, "T C"], begin: int) -> Windows:
         """Every step from `begin` on counts once, after at least half a window of steps that are only read."""
@@ -403,7 +473,7 @@ class SeriesTask(ForecastTask):
             series = parts.series if has_test else replace(parts.series, values=parts.series.values[: parts.test])
             begin, name = (parts.test, "test") if has_test else (parts.valid, "validation")
         rolling = self._roll(series.values, begin)
-        called = self.called if model.baseline is None else f"{self.called} on {kept['linear']}"
+        called = self.called if model.baseline is None else f"{self.called} on {self.linear_name}"
         rivals: dict[str, Any] = {called: Scaled(model, self.scaling)}
         if baselines:
             assert parts is not None
@@ -433,9 +503,12 @@ class SeriesTask(ForecastTask):
             name: score_paths(rolling.forecast(each) / size, rolling.true / size)["mae"]
             for name, each in rivals.items()
         }
-        called = "the network alone" if model.baseline is None else f"the network on {self.known['linear']}"
-        advice = "Try model.combine=auto, data.log=true or data.difference=1, or more training.steps."
-        return Comparison("mae", False, found.pop(""), found, advice, called=called)
+        called = "the network alone" if model.baseline is None else f"the network on {self.linear_name}"
+        tries = ["model.combine=auto"] if model.baseline is None and self.settings.model.change else []
+        tries += [] if self.settings.data.log or bool((values <= 0).any()) else ["data.log=true"]
+        advice = f"Try {', '.join([*tries, 'another backtest.season', 'or more training.steps'])}."
+        note = "Errors are in standard deviations of the training part."
+        return Comparison("mae", False, found.pop(""), found, advice, called=called, note=note)
 
     @property
     def known(self) -> dict[str, Any]:
@@ -466,6 +539,7 @@ class SeriesTask(ForecastTask):
             parts.series.values[parts.valid : parts.test],
             self.known["season"],
             most=self.reads,
+            horizon=self.settings.backtest.horizon,
         )
 
     def _look_back(self, series: Series, rolling: Rolling, paths: Float[Tensor, "O S K C"]) -> Forecast:
@@ -556,8 +630,11 @@ def forecast_recipe() -> ForecastSettings:
 
 @forecast_recipe.rule
 def forecast_rule(task: SeriesTask) -> Iterator[Derived]:
-    """a long series is trained on for longer; logarithms are read where baselines do better with them"""
-    length = task.parts.valid
+    """a long series is trained on for longer; logarithms are read where baselines do better with them; a forecast is at most half
+    as long as the part that it is scored on"""
+    length, (_, size) = task.parts.valid, task.held_out
+    if size // 2 < task.settings.backtest.horizon:
+        yield Derived("backtest.horizon", max(1, size // 2), f"{size} steps to score forecasts on")
     if length >= LONG:
         yield Derived("training.steps", 900, f"{length:,} steps to learn from")
     gain = task.gain_of_log()

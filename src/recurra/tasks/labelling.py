@@ -31,7 +31,7 @@ from recurra.tasks.results import SHOWN, Evaluation, Examples, Predictions
 from recurra.tasks.task import ModelSettings, Settings, StepTask, check_shares, given_test, given_valid, make_penalty
 from recurra.training.labelling import evaluate_labels, label_loss, most_frequent, predict_labels
 from recurra.training.loop import Trainer
-from recurra.types import Int, setting
+from recurra.types import MOST, Int, setting
 
 PADDING = ("masked", "start", "end")
 NOISE = 0.3
@@ -111,7 +111,7 @@ class LabelModelSettings(ModelSettings):
     )
     bidirectional: bool = setting(True, "each layer also reads from the end")
     convolution: int | None = setting(
-        None, "first a convolution over this many steps (odd); none: no convolution", low=1
+        None, "first a convolution over this many steps (odd); none: no convolution", low=1, most=MOST
     )
     noise: float | None = setting(
         0.0,

@@ -32,6 +32,7 @@ from recurra.tasks.corpus import Corpus, TextData, read_corpus, read_parts
 from recurra.tasks.kept import TOKENIZER
 from recurra.tasks.recipe import Derived, recipe
 from recurra.tasks.results import SHOWN, Comparison, Evaluation, Examples, TextScore
+from recurra.tasks.settings import idle_settings
 from recurra.tasks.streaming import Streaming, most_probable, tokens
 from recurra.tasks.task import M, Settings, StepModelSettings, StepTask, count_parameters
 from recurra.training.dynamic_evaluation import evaluate_dynamically
@@ -39,9 +40,10 @@ from recurra.training.evaluation import evaluate, evaluate_window, log_probabili
 from recurra.training.loop import Trainer, Training
 from recurra.training.neural_cache import choose_cache, with_cache
 from recurra.training.objectives import weighted_nll
+from recurra.training.soft_targets import MOST_NUMBERS, SoftSequences, soft_nll
 from recurra.training.truncation import read_truncation
 from recurra.training.window_fit import fit_window_model
-from recurra.types import DEEPEST, Float, Int, setting
+from recurra.types import DEEPEST, MOST, Float, Int, setting
 
 ENDINGS = ("symbol", "stop")
 MOST_COUNTED = 5_000_000
@@ -54,8 +56,21 @@ def _has_maps_of_its_own(settings: Any) -> str | None:
     return "an adaptive softmax has maps of its own" if settings.model.softmax == "adaptive" else None
 
 
+def _has_sizes(settings: Any) -> str | None:
+    return "model.hidden_sizes has one number for each layer" if settings.model.hidden_sizes else None
+
+
 @dataclass(frozen=True)
 class LanguageModelSettings(StepModelSettings):
+    hidden_size: int = setting(256, "units of each layer", low=1, most=MOST, idle=_has_sizes)
+    layers: int = setting(1, "how many are stacked", low=1, most=DEEPEST, idle=_has_sizes)
+    hidden_sizes: tuple[int, ...] = setting(
+        (),
+        "units of each layer, the first one first: 1152,1152,400; none: as many in all",
+        low=1,
+        most=MOST,
+        added=True,
+    )
     tied: bool = setting(False, "the softmax uses the embedding's matrix", idle=_has_maps_of_its_own)
     deep_output: int = setting(
         0,
@@ -93,6 +108,21 @@ class LanguageModelSettings(StepModelSettings):
 class LanguageSettings(Settings):
     data: TextData = field(default_factory=TextData)
     model: LanguageModelSettings = field(default_factory=LanguageModelSettings)
+    soft_targets: float = setting(
+        0.0,
+        "share of each training target that is what counts of other sequences predict",
+        low=0,
+        below=1,
+        added=True,
+        idle=lambda s: (
+            (
+                None
+                if type(s) is LanguageSettings and s.data.sequences
+                else "it is for language models of many sequences (data.sequences=true)"
+            )
+            or _has_maps_of_its_own(s)
+        ),
+    )
 
     @property
     def streams(self) -> bool:
@@ -258,8 +288,14 @@ class LanguageTask(TextTask[LanguageModel]):
                 f"the validation part needs at least 2 tokens, but data.valid={self.settings.data.valid} leaves fewer. "
                 "Give more text or a larger share."
             )
+        if self.ranks.is_first and sum(map(len, corpus.train)) <= MOST_COUNTED:
+            corpus.markov  # noqa: B018  what the network is compared with is counted within the time that is given
         valid = self.make_batches(corpus.valid, training=False)
         loss = model.output.weighted_nll if isinstance(model.output, AdaptiveSoftmax) else weighted_nll
+        if self.settings.soft_targets and "soft_targets" not in idle_settings(self.settings):
+            how = {"share": self.settings.soft_targets, "order": corpus.markov.order}
+            train = SoftSequences(corpus.train, self.tokenizer.size, **how, **self.batch_options(training=True))
+            loss = soft_nll
         return self.train_on(model, train, lambda model: evaluate(model, valid, ranks=self.ranks).nats, loss=loss)
 
     def evaluate(
@@ -472,18 +508,26 @@ def names() -> LanguageSettings:
     return LanguageSettings(
         data=TextData(tokens="char", sequences=True, valid=0.1, test=0.1),
         model=LanguageModelSettings(cell="lstm", hidden_size=512, embedding_size=32, dropout=0.5, input_dropout=0.1),
-        # averaged weights are best while the rate is still high: at its end, short lines are learned by heart
+        # targets that counts smooth: with those of the data alone, short lines are learned by heart as the rate falls
+        soft_targets=0.3,
         training=Training(
-            steps=8000,
+            steps=6000,
             batch_size=64,
             truncation="none",
             learning_rate=4e-3,
             average="ema:0.999",
             validate_every=1000,
             save_every=500,
-            patience=2,
         ),
     )
+
+
+@names.rule
+def names_rule(task: LanguageTask) -> Iterator[Derived]:
+    """soft_targets is 0 where the predictions of counts, of all tokens at all steps, are too many to keep"""
+    tokens, vocabulary = sum(len(part) for part in task.corpus.train), task.tokenizer.size
+    if task.settings.data.sequences and tokens * vocabulary > MOST_NUMBERS:
+        yield Derived("soft_targets", 0.0, f"{tokens:,} tokens, each of {vocabulary:,}")
 
 
 @recipe(LanguageTask)
@@ -518,7 +562,8 @@ def words_rule(task: LanguageTask) -> Iterator[Derived]:
     tokens; model.softmax is adaptive from 10,000 words on (50,000 on a GPU), unless what needs a full one is given"""
     tokens, vocabulary = sum(len(part) for part in task.corpus.train), task.tokenizer.size
     why = f"{tokens:,} tokens"
-    yield Derived("model.hidden_size", min(1024, max(64, 32 * round(2 * (tokens / 20_000) ** (1 / 3)))), why)
+    if not task.settings.model.hidden_sizes:
+        yield Derived("model.hidden_size", min(1024, max(64, 32 * round(2 * (tokens / 20_000) ** (1 / 3)))), why)
     # a text that is read often is learned by heart
     yield Derived("model.dropout", 0.5 if tokens < 300_000 else 0.4 if tokens < 3_000_000 else 0.2, why)
     needs_full = {"model.tied", "model.deep_output", "model.ending"} & (task.given or set())

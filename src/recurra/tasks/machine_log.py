@@ -36,6 +36,8 @@ from recurra.types import MOST, setting
 
 TEST = 2**32
 """The seed of the log of the test is this plus the recipe's own."""
+LONGEST = 10_000
+"""Triggers of a simulated case: every step of training goes through whole cases."""
 ALARMS = 0.01
 """The share of triggers that do something which may be flagged in validation cases."""
 
@@ -52,7 +54,7 @@ class MachineLogData(EventData):
     cases: int = setting(
         3000, "of the simulated log; those of the test have another seed", low=3, most=MOST, idle=of_synthetic
     )
-    length: int = setting(100, "triggers of a case, at most", low=3, most=MOST, idle=of_synthetic)
+    length: int = setting(100, "triggers of a case, at most", low=3, most=LONGEST, idle=of_synthetic)
     noise: float = setting(0.1, "share of triggers that do nothing", above=0, below=1, idle=of_synthetic)
 
     def check(self) -> None:

@@ -98,6 +98,10 @@ class MemoryTask(StepTask[SequenceModel]):
     def about_data(self) -> str:
         return f"{self.task}, {self.settings.data.length} steps, new sequences in every batch"
 
+    @property
+    def usual_length(self) -> int:
+        return int(self.settings.data.length)
+
     def make_batch(self, count: int, seed: int) -> tuple[Tensor, Tensor, Tensor | None]:
         """Sequences of the task; in adding, only the last step counts."""
         data, dtype = self.settings.data, self.settings.precision

@@ -95,7 +95,7 @@ class Comparison(Result):
             text += f". {self.note}"
         if self.lost_to is None:
             return text
-        kept = "; the run predicts with both combined" if self.combined is not None else ""
+        kept = "; the run does not predict with it alone" if self.combined is not None else ""
         return f"{text.removesuffix('.')}. {self.called.capitalize()} loses to {self.lost_to}{kept}. {self.advice}"
 
 

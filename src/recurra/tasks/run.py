@@ -179,9 +179,7 @@ class Run:
     @classmethod
     def create(cls, task: Task[Any], out: str | os.PathLike[str] | None = None) -> Run:
         """A new folder for a task: `out`, or runs/RECIPE-N. Data that was given as an object goes into it."""
-        path, k = None if out is None else Path(out), 1
-        while path is None or (out is None and path.exists()):
-            path, k = Path("runs") / f"{task.settings.name}-{k}", k + 1
+        path = new_folder(task.settings.name, out)
         settings, staged = task.settings, task.staged
         if staged is None:
             return cls(RunFolder.create(path, to_dict(settings), task.vocabulary, cells=store_cells(settings)), task)
@@ -573,6 +571,14 @@ class Run:
             made.update(name.encode() + b"\0")
             made.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
         return made.hexdigest()
+
+
+def new_folder(name: str, out: str | os.PathLike[str] | None) -> Path:
+    """`out`, or the first of runs/NAME-1, runs/NAME-2 … that is free."""
+    path, k = None if out is None else Path(out), 1
+    while path is None or (out is None and path.exists()):
+        path, k = Path("runs") / f"{name}-{k}", k + 1
+    return path
 
 
 MOST_SCORES = 1 << 24

@@ -20,11 +20,12 @@ from recurra.layers.recurrent import Recurrent
 from recurra.models.sequence import SequenceModel
 from recurra.runs.checkpoint import Checkpoint, restore_weights
 from recurra.tasks import word_vectors
+from recurra.tasks.following import belonging
 from recurra.tasks.results import Evaluation
 from recurra.tasks.settings import override
 from recurra.training.distributed import Ranks
 from recurra.training.loop import Loop, Trainer, Training
-from recurra.training.soundness import check_weights
+from recurra.training.soundness import check_weights, enough_memory
 from recurra.training.tree_penalty import MOST_STEPS, TreePenalty
 from recurra.types import DEEPEST, MOST, setting
 
@@ -197,14 +198,21 @@ class Task(ABC, Generic[M]):
     @property
     def called(self) -> str:
         """What the model is called in tables."""
-        return f"{self.settings.model.cell}-{self.settings.model.hidden_size}"
+        model = self.settings.model
+        sizes = getattr(model, "hidden_sizes", ()) or (model.hidden_size,)
+        return "-".join([model.cell, *map(str, sizes)])
+
+    @property
+    def usual_length(self) -> int:
+        """Steps of a sequence in training, roughly: engines are chosen by it."""
+        return 128
 
     def about_model(self, model: M) -> str:
         """A few words on what is trained."""
         settings = self.settings.training
         about = f"{self.settings.model.cell} with {count_parameters(model):,} parameters"
         if isinstance(model, SequenceModel):
-            engine = model.recurrent.explain(settings.batch_size).engine.name
+            engine = model.recurrent.explain(settings.batch_size, self.usual_length).engine.name
             about += f", truncation {settings.truncation}, engine {engine}"
         return about
 
@@ -223,9 +231,10 @@ class Task(ABC, Generic[M]):
         model = self.settings.model
         names = ("layers", "dropout", "weight_dropout", "residual", "learn_initial", "bias", "bidirectional")
         described = {name: getattr(model, name) for name in names if hasattr(model, name)}
-        size = input_size or model.embedding_size or model.hidden_size
+        sizes = list(getattr(model, "hidden_sizes", ()))
+        size = input_size or model.embedding_size or (sizes[-1] if sizes else model.hidden_size)
         given: dict[str, Any] = {"cell": model.cell, "hidden_size": model.hidden_size, "engine": self.settings.engine}
-        given |= described | options
+        given |= described | ({"hidden_size": sizes, "layers": len(sizes)} if sizes else {}) | options
         return Recurrent(**given | {"cell": self.find_cell(given["cell"])}, input_size=size)
 
     def step_options(self) -> dict[str, Any]:
@@ -240,7 +249,8 @@ class Task(ABC, Generic[M]):
 
     def trained(self, checkpoint: Checkpoint, about: str) -> M:
         """The model of a checkpoint: the averaged one, if there is one."""
-        model = self.make_model().to(self.settings.precision)
+        with belonging(f"{about}: vocabulary.json"), enough_memory():  # sizes of the model come from it
+            model = self.make_model().to(self.settings.precision)
         check_weights(checkpoint.evaluated, f"{about}, the checkpoint of step {checkpoint.step},")
         restore_weights(model, checkpoint.evaluated, about)
         return model.eval()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,16 @@ import torch
 from recurra.errors import OptionError, RecurraError
 from recurra.runs.folder import RunFolder
 from recurra.tasks.capabilities import Compares, offers
-from recurra.tasks.following import look, train_in_folder
+from recurra.tasks.following import belonging, look, train_in_folder
 from recurra.tasks.progress import make_display
 from recurra.tasks.recipe import follow_data
 from recurra.tasks.run import Run
 from recurra.tasks.task import Task
 from recurra.tasks.tensorboard import find_writer
 from recurra.training.soundness import enough_memory
+
+LEAST_SHARE = 0.1
+"""The share of the given minutes that the schedule has however long it takes to begin."""
 
 
 def train_run(
@@ -33,7 +38,7 @@ def train_run(
     progress: str = "auto",
 ) -> Run:
     """Train a task in a new folder, or go on with a run. Of several ranks the first makes the folder, and all share it."""
-    ranks = task.ranks
+    began, ranks = time.monotonic(), task.ranks
     for name, value, least in (("minutes", minutes, 0), ("monitor", monitor, 1)):
         if value is not None and (not isinstance(value, int | float) or value < least):
             raise OptionError(f"{name} must be a number of at least {least}; got {value!r}.")
@@ -41,9 +46,10 @@ def train_run(
         find_writer()  # where it is missing, that is reported before anything is written
     with enough_memory():
         derived = follow_data(task) if run is None else []
-        trainer = task.trainer()
+        with nullcontext() if run is None else belonging(f"{run.path}: what it keeps of its data"):
+            trainer = task.trainer()
     if minutes is not None:
-        trainer.fit_into(60 * minutes)
+        trainer.fit_into(60 * max(minutes - (time.monotonic() - began) / 60, LEAST_SHARE * minutes))
     if monitor is not None:
         with torch.random.fork_rng():
             look(task, trainer)  # what cannot be followed is reported before anything is written

@@ -26,10 +26,11 @@ from recurra.data.tokenizers import (
     tokenizer_from_json,
 )
 from recurra.data.transfer import send
-from recurra.errors import DataError, OptionError, choose_from
+from recurra.errors import DataError, OptionError, choose_from, quoted
 from recurra.layers.attention import KINDS
 from recurra.metrics.matching import bleu, edit_distance, exact_match
 from recurra.models import translate as models
+from recurra.models.draws import draw_numbers
 from recurra.models.markov import best_markov
 from recurra.models.sampling import Choice
 from recurra.models.search import Ending, Found, beam_search, draw
@@ -48,6 +49,8 @@ from recurra.types import MOST, Float, Int, setting
 
 PASSES = 30
 """How often pairs are passed over: of 4,250 pairs validation was best after 30 passes, and no better after 60."""
+UNKNOWN_SHARE = 0.3
+"""Where more words of validation pairs than this were never learned, whole words are no tokens."""
 TASKS = {"dates": synthetic_dates, "addition": synthetic_sums}
 
 
@@ -178,6 +181,13 @@ class TranslationTask(Task[Translator]):
         longest = max(len(made[1].encode(pair.target, "replace")) for pair in train)
         return {"source": made[0].to_json(), "target": made[1].to_json(), "longest": longest}
 
+    def unknown_share(self, side: int) -> float:
+        """Of the tokens of one side of the validation pairs, how many the training pairs do not have."""
+        data, (train, valid, _) = self.settings.data, _parts(self.pairs)
+        made = build_tokenizer(data.tokens, (pair[side] for pair in train), min_count=data.min_count)
+        ids = torch.cat([made.encode(pair[side], "replace") for pair in valid])
+        return float((ids == 0).double().mean())
+
     @cached_property
     def source_tokenizer(self) -> Tokenizer:
         return self._tokenizer("source")
@@ -207,7 +217,8 @@ class TranslationTask(Task[Translator]):
     @property
     def about_data(self) -> str:
         sizes = f"{self.source_tokenizer.size} and {self.target_tokenizer.size}"
-        return f"{len(self.pairs.train):,} pairs of {self.settings.data.tokens} tokens, vocabularies {sizes}"
+        first = " → ".join(map(quoted, self.pairs.train[0]))
+        return f"{len(self.pairs.train):,} pairs of {self.settings.data.tokens} tokens, such as {first}; vocabularies {sizes}"
 
     def make_batches(self, part: Sequence[Pair], *, training: bool) -> Pairs:
         pairs = list(zip(self._sources(part), self._targets(part), strict=True))
@@ -396,16 +407,22 @@ class TranslationTask(Task[Translator]):
         made = evaluate_pairs(model, self.make_batches(part, training=False))
         found = self._texts(model, part)
         texts, targets = [text for text, _ in found], [pair.target for pair in part]
-        edits = sum(
-            edit_distance(tokens, self.target_tokenizer.encode(target, "replace").tolist())
-            for (_, tokens), target in zip(found, targets, strict=True)
-        )
-        row = {"nats": made.nats, "exact match": exact_match(texts, targets), "edit distance": edits / len(part)}
-        shared = bleu(texts, targets)
-        scores = {self.called: row | ({} if shared is None else {"BLEU": shared})}
+        scores = {self.called: {"nats": made.nats} | self._text_scores(texts, targets, [tokens for _, tokens in found])}
         if baselines:
             scores |= {called: {"nats": nats} for called, nats in self._counted(part).items()}
+            scores["the source itself"] = self._text_scores([pair.source for pair in part], targets)
         return Evaluation(name, made.tokens, scores, self.units)
+
+    def _text_scores(
+        self, texts: list[str], targets: list[str], tokens: Sequence[Sequence[int]] | None = None
+    ) -> dict[str, float]:
+        """What does not need probabilities. `tokens`: of the texts, where they are known."""
+        true = [self.target_tokenizer.encode(target, "replace").tolist() for target in targets]
+        written = tokens or [self.target_tokenizer.encode(text, "replace").tolist() for text in texts]
+        edits = sum(edit_distance(given, wanted) for given, wanted in zip(written, true, strict=True))
+        row = {"exact match": exact_match(texts, targets), "edit distance": edits / len(targets)}
+        shared = bleu(texts, targets)
+        return row if shared is None else row | {"BLEU": shared}
 
     def _counted(self, part: Sequence[Pair]) -> dict[str, float]:
         """Nats per target token of the best Markov model, which does not read the source."""
@@ -457,7 +474,7 @@ def choose_lengths(
     """τ for each source: the most probable, or drawn from P(τ | X)."""
     if choose_from("lengths", how, ("predicted", "drawn")) == "predicted":
         return logits.argmax(-1)
-    return torch.multinomial(logits.float().softmax(-1).cpu(), 1, generator=generator)[:, 0].to(logits.device)
+    return draw_numbers(logits.float().softmax(-1).cpu(), generator).to(logits.device)
 
 
 def _padded(sequences: Sequence[Tensor], device: torch.device) -> tuple[Int[Tensor, "B S"], Int[Tensor, " B"]]:
@@ -482,8 +499,13 @@ def translate() -> TranslateSettings:
 
 @translate.rule
 def translate_rule(task: TranslationTask) -> Iterator[Derived]:
-    """few pairs are passed over thirty times, many as often as 12,000 steps allow"""
+    """few pairs are passed over thirty times, many as often as 12,000 steps allow; where too many words of validation pairs were
+    never learned, tokens are characters"""
     pairs = len(task.pairs.train)
+    if task.settings.data.tokens == "word" and "data.tokens" not in (task.given or ()):
+        unknown = max(task.unknown_share(side) for side in (0, 1))
+        if unknown > UNKNOWN_SHARE:
+            yield Derived("data.tokens", "char", f"{unknown:.0%} of the words of validation pairs were never learned")
     steps = min(12_000, max(2000, PASSES * pairs // task.settings.training.batch_size))
     if steps != task.settings.training.steps:
         yield Derived("training.steps", steps, f"{pairs:,} pairs")

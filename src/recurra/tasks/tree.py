@@ -249,6 +249,7 @@ class TreeTask(Task[TreeClassifier]):
             cell=None if model.cell is None else self.find_cell(model.cell),
             arity=widest if model.arity is None else model.arity,
             dropout=model.dropout,
+            blank=BLANK,
         )
 
     def make_batches(self, forest: Forest, *, training: bool) -> Trees:
@@ -383,6 +384,10 @@ def tree() -> TreeSettings:
 BATCH, EPOCHS, LEAST = 32, 6, 1000
 """Of a file's trees: how many make a step, how often each is seen, and the fewest steps."""
 
+FEW, SEVERAL = 1000, 200
+"""Trees below which more is dropped out, and from which on a token that was seen once is learned as <unk>: otherwise nothing
+teaches what an unseen one means."""
+
 MANY = 1_000_000
 """Labels from which on a network of more units pays."""
 
@@ -390,8 +395,8 @@ MANY = 1_000_000
 @tree.rule
 def tree_rule(task: TreeTask) -> Iterator[Derived]:
     """of a file's trees, model.composition is n-ary for binary parses (only leaves read); model.hidden_size is 64, and 128 from a
-    million labels on; model.dropout is 0.2; training.steps are six epochs of 32 trees a step, at least 1,000, with an evaluation
-    after each epoch"""
+    million labels on; model.dropout is 0.2, and 0.5 for fewer than 1,000 trees; data.min_count is 2 from 200 trees on, unless
+    vectors are given; training.steps are six epochs of 32 trees a step, at least 1,000, with an evaluation after each epoch"""
     settings, given = task.settings, task.given or frozenset()
     if settings.data.path is None and settings.data.task in BY_DEPTH:
         return
@@ -400,7 +405,9 @@ def tree_rule(task: TreeTask) -> Iterator[Derived]:
         yield Derived("model.composition", "n-ary", "binary parses")
     labels = sum(label is not None for each in train for label in each.labels)
     yield Derived("model.hidden_size", 64 if labels < MANY else 128, f"{labels:,} labels")
-    yield Derived("model.dropout", 0.2, "a file's trees")
+    yield Derived("model.dropout", 0.2 if len(train) >= FEW else 0.5, f"{len(train):,} trees")
+    if len(train) >= SEVERAL and settings.data.embeddings is None:
+        yield Derived("data.min_count", 2, "tokens seen once teach what an unseen one means")
     batch = settings.training.batch_size if "training.batch_size" in given else BATCH
     epoch = -(-len(train) // batch)
     steps = settings.training.steps if "training.steps" in given else max(LEAST, EPOCHS * epoch)

@@ -6,6 +6,8 @@ every method is evaluated alike: by its median, its mean, its whole distribution
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +19,8 @@ from recurra.types import Float, Int
 
 AT_ONCE = 16
 """How many origins are forecast side by side; what is found does not depend on it."""
+FEWEST = 3
+"""Forecasts that do not overlap, from which on a deviation says something."""
 
 
 class RunsFree(Protocol):
@@ -47,8 +51,23 @@ class Rolling:
         parts = [model.run_free(self._known(origins), self.noise) for origins in self.origins.split(AT_ONCE)]
         return torch.cat(parts).double().cpu()
 
+    def errors(self, model: RunsFree) -> Float[Tensor, " N"]:
+        """The absolute error of the median from each origin with true values; infinite where the forecast is not a number."""
+        true = self.true
+        found = (self.forecast(model).median(1).values - true).abs()
+        found = torch.where(true.isnan(), torch.nan, found.nan_to_num(torch.inf, torch.inf)).flatten(1).nanmean(1)
+        return found[~found.isnan()]
+
     def _known(self, origins: Int[Tensor, " B"]) -> Float[Tensor, "B W C"]:
         return self.values[origins[:, None] + torch.arange(1 - self.window, 1)]
+
+
+def standard_error(values: Float[Tensor, " N"], parts: Sequence[Rolling]) -> float:
+    """Of the mean of a number from each origin of some parts. Forecasts that overlap are of the same steps: only so many count as
+    fit side by side, n, and their deviation is too small by √((n − 1) / n). Of fewer than `FEWEST` nothing is known."""
+    side_by_side = sum(1 + float(each.origins[-1] - each.origins[0]) / each.horizon for each in parts)
+    count = min(len(values), side_by_side)
+    return float(values.std()) / math.sqrt(count - 1) if count >= FEWEST else math.inf
 
 
 def roll(

@@ -112,7 +112,7 @@ class ClosedForm:
         """Go on from a checkpoint."""
         check_weights(checkpoint.weights, f"the checkpoint of step {checkpoint.step}")
         restore_weights(self.model, checkpoint.weights, "the checkpoint")
-        self.best, self.done = checkpoint.facts["best"], checkpoint.facts["done"]
+        self.best, self.done = float(checkpoint.facts["best"]), checkpoint.done
         fit = self.fit
         fit.done = checkpoint.step
         fit.ridge.R, fit.ridge.rows = checkpoint.tensors["ridge"], checkpoint.facts["rows"]

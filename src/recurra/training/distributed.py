@@ -11,6 +11,7 @@ import itertools
 import math
 import os
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +35,9 @@ WORKING = timedelta(minutes=30)
 closes its connection, which is seen at once."""
 LEAVING = timedelta(seconds=50)
 """How long a rank waits for the others when all are done."""
+ASKED, SILENT = 10, 40
+"""Seconds after which the kernel asks a machine that says nothing whether it is there, and after which one that never answers is
+gone: its kernel answers while it runs, however busy its rank is."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,7 @@ def join(device: str) -> Iterator[Ranks]:
     ranks = Ranks(int(_number("RANK", 0)), world, int(_number("LOCAL_RANK", 0)))
     if device == "cuda":
         torch.cuda.set_device(ranks.local_rank)
+    before = _connections()
     store, left = _meet(ranks)
     name, within = "nccl" if device == "cuda" else "gloo", timedelta(seconds=left)
     with (
@@ -135,11 +140,42 @@ def join(device: str) -> Iterator[Ranks]:
     ):  # a rank that dies here has no connection yet whose end the others could see: they must not wait long
         dist.init_process_group(name, store=store, rank=ranks.rank, world_size=world, timeout=within)
     _set_pg_timeout(WORKING)
+    for handle in _connections() - before:
+        _end_with_machine(handle)
     try:
         yield ranks
         leave(store, ranks)
     finally:
         dist.destroy_process_group()
+
+
+def _connections() -> set[int]:
+    """The sockets of this process; none where the system does not list them, or has no limits to set for them."""
+    found, folder = set[int](), "/proc/self/fd"
+    for name in os.listdir(folder) if os.path.isdir(folder) and hasattr(socket, "TCP_USER_TIMEOUT") else ():
+        with suppress(OSError):  # the listing itself had a handle, which is closed
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                found.add(int(name))
+    return found
+
+
+def _end_with_machine(handle: int) -> None:
+    """Let the kernel close a connection to a machine that has vanished without closing it. Nobody else would: torch waits as long
+    for it as for one that works."""
+    connection = socket.socket(fileno=handle)
+    try:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (
+            (socket.TCP_KEEPIDLE, ASKED),
+            (socket.TCP_KEEPINTVL, ASKED),
+            (socket.TCP_KEEPCNT, SILENT // ASKED - 1),
+            (socket.TCP_USER_TIMEOUT, 1000 * SILENT),  # the same for what was sent and not confirmed
+        ):
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
+    except OSError:  # not a connection to a machine
+        pass
+    finally:
+        connection.detach()
 
 
 _joined = itertools.count()

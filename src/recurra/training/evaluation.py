@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from recurra.data.batches import Batch, Batches
 from recurra.data.transfer import send
-from recurra.models.combined import SHARES, choose_share, gains
+from recurra.models.combined import WITH_ALL, choose_safely, gains
 from recurra.models.sequence import SequenceModel
 from recurra.training.distributed import Ranks
 from recurra.training.objectives import batch_weights, weighted_nll
+from recurra.training.soundness import enough_memory
 from recurra.training.truncation import Loss
 from recurra.types import Float, State
 
@@ -81,7 +82,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     training = model.training
     model.eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), enough_memory():  # attention over two long sequences takes their product
             yield
     finally:
         model.train(training)
@@ -147,16 +148,20 @@ def fit_share(
     """The share of a baseline in its mixture with a network, and the mixture's nats per step.
 
     - `batches`: log P of the targets by the network and by the baseline, and 1 for each step that counts, 0 for others; a row
-      is an example. `how`: `baseline` takes the best share, `auto` none where its gain is within the noise.
+      is an example. `how`: `baseline` takes the share with the highest gain. `auto` takes it where its gain over the baseline
+      alone is above one standard error, and else the baseline alone; or the network alone, where that gain is as sure and the
+      mixture gains less than two standard errors over it.
     """
-    sums = torch.zeros(2 * len(SHARES) + 3, dtype=torch.float64)
+    W = len(WITH_ALL)
+    sums = torch.zeros(4 * W + 3, dtype=torch.float64)
     for first, second, inside in batches:
-        each = (gains(first, second) * inside).sum(-1)
+        each = (gains(first, second, shares=WITH_ALL) * inside).sum(-1)
+        each = torch.cat([each, each - each[-1]])
         found = [each.sum(1), each.square().sum(1), torch.stack([(first * inside).sum(), inside.sum()])]
         sums += torch.cat([*found, first.new_tensor([len(first)])]).double().cpu()
-    gained, squares, (logs, steps, rows) = ranks.sum(sums).split([len(SHARES), len(SHARES), 3])
-    share = choose_share(gained, squares, max(1, int(rows)), how)
-    return share, -float(logs + gained[SHARES.index(share)]) / max(1.0, float(steps))
+    gained, squares, (logs, steps, rows) = ranks.sum(sums).split([2 * W, 2 * W, 3])
+    share = choose_safely(gained.view(2, W), squares.view(2, W), max(1, int(rows)), how)
+    return share, -float(logs + gained[WITH_ALL.index(share)]) / max(1.0, float(steps))
 
 
 def _read(model: SequenceModel, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Tensor]]:

@@ -565,10 +565,10 @@ class Trainer:
         self.plateau.restore(facts["plateau"])
         self.watch.restore(facts.get("watch", {}))  # older checkpoints have none
         self.has_saved = True
-        self.best, self.since_best = facts["best"], facts["since_best"]
-        self.skipped, self.in_a_row, self.step = facts["skipped"], facts["in_a_row"], checkpoint.step
-        self.place = facts.get("place", float(checkpoint.step))  # older checkpoints have none
-        self.done = facts["done"]
+        self.best, self.since_best = float(facts["best"]), int(facts["since_best"])
+        self.skipped, self.in_a_row, self.step = int(facts["skipped"]), int(facts["in_a_row"]), checkpoint.step
+        self.place = float(facts.get("place", checkpoint.step))  # older checkpoints have none
+        self.done = checkpoint.done
         rows = self.batches.own_rows
         if "state.0.0" in tensors:
             self.state = tuple(
