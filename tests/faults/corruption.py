@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import recurra as rc
-from recurra.cli.main import run
+from recurra.cli.main import OURS, run
 from recurra.tasks.catalogue import make_task
 
 OWN = """
@@ -208,6 +208,8 @@ def judge(found: Answer, truth: Answer) -> str:
     lines = found.err.splitlines()
     if "Traceback" in found.err or any(not line.startswith("recurra: ") for line in lines):
         return f"WRONG: says {found.err[:300]!r}"
+    if found.code == OURS:
+        return f"WRONG: the last resort: {found.err[:300]!r}"
     if found.code not in (0, 2):
         return f"WRONG: exit code {found.code}, says {found.err[:300]!r}"
     if found.code == 2:
@@ -281,7 +283,9 @@ if __name__ == "__main__":
     began = time.monotonic()
     with _place() as place:
         result = campaign(place, given.count, given.seed)
+    last = sum("WRONG: the last resort" in line for line in result.wrong)
     print(f"{given.count} damaged run folders, {time.monotonic() - began:.0f} s: {dict(result.counts)}")
+    print(f"wrong: {len(result.wrong)}, of them through the last resort: {last}")
     for line in result.wrong:
         print(line)
     raise SystemExit(bool(result.wrong))

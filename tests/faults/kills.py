@@ -283,7 +283,8 @@ class Campaign:
             if not chosen:
                 time.sleep(self.draw.uniform(0.0, 0.9 * self.times["pair"]))
                 os.kill(children[victim], signal.SIGKILL)
-            killed = wait(children[victim]) == -signal.SIGKILL
+            ended = wait(children[victim])
+            killed = ended == -signal.SIGKILL
             began = time.monotonic()
             code = wait(children[1 - victim], DEAD)
             self.tally.slowest = max(self.tally.slowest, time.monotonic() - began)
@@ -295,6 +296,8 @@ class Campaign:
             ]  # not remarks
             if code not in (0, 2) or (code == 2 and (len(told) != 1 or lines[-1] != told[0])):
                 self.lose(folder, f"2 ranks, {moment}: the other ended with {code} and {len(lines)} lines")
+            if not killed and ended not in (0, 2):
+                self.lose(folder, f"2 ranks, {moment}: it ended with {ended} before it was killed")
             if not killed:  # both came to their end before the moment did
                 break
         self.log.unlink(missing_ok=True)
@@ -317,7 +320,10 @@ class Campaign:
             if not chosen:
                 time.sleep(self.draw.uniform(0.0, self.times["report"]))
                 os.kill(child, signal.SIGKILL)
-            self.tally.kills["report"] += wait(child) == -signal.SIGKILL
+            ended = wait(child)
+            self.tally.kills["report"] += ended == -signal.SIGKILL
+            if ended not in (0, -signal.SIGKILL):
+                self.lose(folder, f"report: exit {ended}")
             empty = [file for file in folder.rglob("*") if file.is_file() and not file.stat().st_size]
             empty = [file for file in empty if not file.name.startswith((".writing-", ".lock"))]
             if empty:
@@ -370,7 +376,10 @@ if __name__ == "__main__":
     print(
         f"{sum(tally.kills.values())} kills in {time.monotonic() - began:.0f} s: {dict(tally.kills)}; {tally.runs} runs"
     )
-    print(f"the other rank ended within {tally.slowest:.1f} s; lost: {len(tally.lost)}")
+    last = sum("a fault of Recurra's" in line for line in tally.lost)
+    print(
+        f"the other rank ended within {tally.slowest:.1f} s; lost: {len(tally.lost)}, through the last resort: {last}"
+    )
     for line in tally.lost:
         print(line)
     raise SystemExit(bool(tally.lost))

@@ -10,13 +10,21 @@ from pathlib import Path
 import pytest
 
 import recurra as rc
-from tests.faults.corruption import campaign
+from recurra.cli.main import OURS
+from tests.faults.corruption import Answer, campaign, judge
 
 
 def test_some_damaged_folders(tmp_path: Path) -> None:
     found = campaign(tmp_path, 34, seed=3, most_verbs=1)
     assert found.wrong == []
     assert found.counts["named"] + found.counts["refused"] > 5
+
+
+def test_the_last_resort_is_wrong() -> None:
+    """One line or not: that a fault of ours was caught is no answer."""
+    sound = Answer(0, "{}", "")
+    assert judge(sound, sound) == "same"
+    assert judge(Answer(OURS, "", "recurra: a fault of Recurra's\n"), sound).startswith("WRONG: the last resort")
 
 
 def start(name: str, *arguments: str) -> str:

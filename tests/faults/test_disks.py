@@ -192,6 +192,126 @@ def test_explaining_on_a_full_disk_leaves_nothing_by_halves(tmp_path: Path, caps
     assert codes[-1] == 0
 
 
+@contextmanager
+def quota(place: Path, most: int, *, late: bool = False) -> Iterator[None]:
+    """Bytes that files under a folder may have, enforced at the calls that write: no file system here has a quota to turn on. The
+    disk itself has room, so that asking for free bytes beforehand shows nothing; what fits of a write is written.
+
+    - `late`: the kernel takes every write and refuses when the file is to be on the disk, as one with delayed allocation may.
+    """
+
+    def room() -> int:
+        return most - sum(each.stat().st_size for each in place.rglob("*") if each.is_file())
+
+    def refuse() -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    def within(write: Callable[[Any], int], data: Any) -> int:
+        left = len(data) if late else room()
+        if left <= 0 and len(data):
+            refuse()
+        return write(memoryview(data)[:left])
+
+    class Metered(io.FileIO):
+        def write(self, data: Any) -> int:
+            return within(super().write, data)
+
+    def opened(self: Path, mode: str = "r", *args: Any, **options: Any) -> Any:
+        if "b" in mode and set(mode) & set("wxa"):
+            return io.BufferedWriter(Metered(self, mode.replace("b", "")))
+        return io.open(self, mode, *args, **options)  # noqa: UP020  Path.open is what is replaced here
+
+    def sync(handle: int) -> None:
+        if late and room() < 0:
+            refuse()
+        fsync(handle)
+
+    fsync, write = os.fsync, os.write
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Path, "open", opened)
+        patched.setattr(os, "write", lambda handle, data: within(partial(write, handle), data))
+        patched.setattr(os, "fsync", sync)
+        yield
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_quota_of_every_size(
+    whole: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str], late: bool
+) -> None:
+    """In the middle of a checkpoint too: what was saved is whole, the half is gone, and with more room it goes on."""
+    saved, codes, in_checkpoints = [], [], 0
+    for size in (*range(1, 46, 2), 200):
+        folder = tmp_path / f"disk-{size}" / "run"
+        with quota(folder.parent, 1024 * size, late=late):
+            codes.append(run([*TRAIN, str(folder)]))
+        said = capsys.readouterr().err
+        assert "Traceback" not in said
+        if codes[-1]:
+            assert codes[-1] == 2
+            assert "Disk quota exceeded" in said.splitlines()[-1]
+        in_checkpoints += "cannot be saved: Disk quota exceeded" in said
+        saved.append(check_saved(folder))
+        assert list(folder.parent.rglob(".writing-*")) == []
+        finish(folder, whole)
+    assert (codes[0], codes[-1], saved[0], saved[-1]) == (2, 0, 0, STEPS)
+    assert any(0 < each < STEPS for each in saved), "no quota was reached in the middle of a training"
+    assert in_checkpoints > 5
+
+
+def test_a_quota_that_is_reached_for_a_while(
+    whole: dict[str, bytes],
+    tmp_path: Path,
+    at_steps: dict[int, Callable[[], object]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The checkpoints of steps 6 and 8 cannot be written: it is said, training goes on, and nothing is missing at the end."""
+    other = tmp_path / "other"
+    other.touch()
+    at_steps |= {5: lambda: os.truncate(other, 1 << 20), 9: other.unlink}
+    with quota(tmp_path, 1 << 20):
+        assert run([*TRAIN, str(tmp_path / "run")]) == 0
+    said = capsys.readouterr().err
+    assert "Disk quota exceeded" in said
+    assert "Training goes on" in said
+    assert contents(tmp_path / "run") == whole
+
+
+def test_a_quota_of_the_kernel(whole: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of btrfs, where removing a file may be refused too, since it takes room to write down that it is gone."""
+    if shutil.which("mkfs.btrfs") is None:
+        pytest.skip("btrfs-progs is not installed")
+    image, place = tmp_path / "image", tmp_path / "disk"
+    place.mkdir()
+    with image.open("wb") as file:
+        file.truncate(256 << 20)
+    subprocess.run(["mkfs.btrfs", "--quiet", image], check=True, stderr=subprocess.DEVNULL)
+    mount(place, "-o", "loop", str(image))
+    saved, codes, in_checkpoints = [], [], 0
+    try:
+        subprocess.run(["btrfs", "quota", "enable", place], check=True)
+        for size in (*range(16, 180, 8), 2000):
+            volume = place / str(size)
+            subprocess.run(["btrfs", "subvolume", "create", volume], check=True, stdout=subprocess.DEVNULL)
+            number = subprocess.check_output(["btrfs", "inspect-internal", "rootid", volume], text=True).strip()
+            subprocess.run(["btrfs", "qgroup", "limit", f"{size}k", f"0/{number}", place], check=True)
+            codes.append(run([*TRAIN, str(volume / "run")]))
+            said = capsys.readouterr().err
+            assert "Traceback" not in said
+            if codes[-1]:
+                assert codes[-1] == 2
+                assert "Disk quota exceeded" in said.splitlines()[-1]
+            in_checkpoints += "cannot be saved: Disk quota exceeded" in said
+            saved.append(check_saved(volume / "run"))
+            subprocess.run(["btrfs", "qgroup", "limit", "none", f"0/{number}", place], check=True)
+            finish(volume / "run", whole)
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+    print(codes, saved, in_checkpoints)
+    assert (codes[0], codes[-1], saved[0], saved[-1]) == (2, 0, 0, STEPS)
+    assert any(0 < each < STEPS for each in saved), "no quota was reached in the middle of a training"
+    assert in_checkpoints > 2
+
+
 class Deadly(io.FileIO):
     """A file whose writer is killed at the moment when the disk is full."""
 

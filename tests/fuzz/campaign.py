@@ -4,7 +4,9 @@
     python -m tests.fuzz.campaign --repeat 'file a.npz labelled 7 123'
 
 An input is drawn from its seed and number alone, so that one line repeats it. A traceback, a message that is not one short line,
-more than 2 GB, or 30 s is a finding; its file and its line are kept under fuzz/.
+more than 2 GB, or 30 s without progress is a finding; its file and its line are kept under fuzz/. Seconds are those of the clock,
+less those in which the process could have run and others had the processor: a busy machine makes no findings, and a wait for a
+file is one. What took long and what only the last resort refused is listed too.
 """
 
 import argparse
@@ -20,27 +22,71 @@ import time
 import traceback
 import warnings
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 MEMORY = 2 * 2**30
 """Bytes that one input may take, beyond what the process has at its start."""
 PATIENCE = 30
-"""Seconds that one input may take."""
+"""Seconds that one input may take without progress."""
+SLOW = 10
+"""Seconds from which on an input is listed, though it is no finding."""
 DEEP = 0.12
 """The share of inputs that go through a whole task, which takes longer than reading."""
 SETTINGS = 0.25
 """The share of inputs that are settings."""
 FOLDERS = 0.05
 """The share of inputs that are run folders."""
+LAST_RESORT = "or of another kind"
+"""What the door of the readers says of a file where nobody foresaw what went wrong. (Verbs say "a fault of Recurra's"; here, and
+wherever run folders are tested, that is a finding.)"""
 
 
 class TooSlow(BaseException):
     """Not an `Exception`, so that nothing on the way takes it for one of its own."""
 
 
-def _expire(number: int, frame: Any) -> None:
-    raise TooSlow
+class Stopwatch:
+    """Seconds since `start` or the last progress, less those that were spent waiting for a processor; raises `TooSlow` when there
+    are too many."""
+
+    def __init__(self) -> None:
+        signal.signal(signal.SIGALRM, self._look)
+
+    def start(self) -> None:
+        self.longest = 0.0
+        self._begin()
+
+    def progress(self) -> None:
+        self.longest = max(self.longest, self.seconds)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.began, self.waited = time.monotonic(), _waited()
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began - (_waited() - self.waited)
+
+    def stop(self) -> float:
+        """The longest time without progress."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        return max(self.longest, self.seconds)
+
+    def _look(self, number: int, frame: Any) -> None:
+        left = PATIENCE - self.seconds
+        if left <= 0:
+            raise TooSlow
+        signal.setitimer(signal.ITIMER_REAL, max(left, 0.01))
+
+
+def _waited() -> float:
+    """Seconds in which this thread could have run, and did not; 0 where the system does not count them."""
+    file = Path("/proc/thread-self/schedstat")
+    return int(file.read_text().split()[1]) / 1e9 if file.exists() else 0.0
 
 
 def draw_case(seed: int, number: int) -> str:
@@ -87,8 +133,8 @@ LIKELY = {
 """Readers that a file is meant for; the others get it too, less often."""
 
 
-def run_case(case: str, folder: Path) -> str:
-    """Give an input to what it is for: `data`, or the message of the error."""
+def run_case(case: str, folder: Path, progress: Callable[[], None] = lambda: None) -> str:
+    """Give an input to what it is for: `data`, or the message of the error. `progress` is called when people would see some."""
     from recurra.tasks.settings import LONGEST as LONGER
     from tests.fuzz import folders
     from tests.fuzz.files import FILES
@@ -100,7 +146,7 @@ def run_case(case: str, folder: Path) -> str:
     draw = random.Random(f"{seed}/{number}/input")
     with outcome(LONGER) if what == "settings" else outcome() as said:
         if what == "settings":
-            assign(draw)
+            assign(draw, progress)
         elif what == "folder":
             folders.use(draw, folder)
         else:
@@ -110,56 +156,74 @@ def run_case(case: str, folder: Path) -> str:
     return said[0] if said else "data"
 
 
+class Judge:
+    """Counts what came of inputs, and says of each what is wrong with it, if anything is.
+
+    - `kinds`: how many were read (`data`), refused by a line that somebody foresaw, or by the `last resort`.
+    """
+
+    def __init__(self) -> None:
+        self.watch, self.kinds, self.slowest, self.largest = Stopwatch(), Counter[str](), 0.0, 0
+
+    def look(self, give: Callable[[Callable[[], None]], str]) -> dict[str, Any]:
+        """What is found of an input that `give` hands over: `found`, `slow` and `last resort`, each where there is one."""
+        before, row = _peak(), dict[str, Any]()
+        self.watch.start()
+        try:
+            said = give(self.watch.progress)
+            if "more memory than there is" in said:
+                row["found"] = f"over {MEMORY} bytes"
+            kind = "data" if said == "data" else "last resort" if LAST_RESORT in said else "refused"
+            self.kinds[kind] += 1
+            if kind == "last resort":
+                row[kind] = said
+        except TooSlow:
+            row["found"] = f"over {PATIENCE} s"
+        except Exception:
+            row["found"] = traceback.format_exc()
+        finally:
+            taken = self.watch.stop()
+        grown = _peak() - before
+        self.slowest, self.largest = max(self.slowest, taken), max(self.largest, grown)
+        if grown > MEMORY:
+            row["found"] = f"{grown} bytes"
+        if taken > SLOW:
+            row["slow"] = f"{taken:.1f} s"
+        return row
+
+
 def work(seed: int, first: int, step: int, until: float, inputs: int, keep: Path) -> None:
     """One process: every `step`th input from `first` on. Prints a line of JSON for each finding, and one at the end."""
     import torch
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    signal.signal(signal.SIGALRM, _expire)
-    counts: Counter[str] = Counter()
-    kinds: Counter[str] = Counter()
-    slowest, largest, number = 0.0, 0, first
+    judge, counts, number = Judge(), Counter[str](), first
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as place:
         folder = Path(place)
         while time.time() < until and number < inputs:
             case = draw_case(seed, number)
             if number == first + step * 200:  # everything is imported: from here on, memory is that of inputs
-                _limit_memory()
-            before, began = _peak(), time.monotonic()
-            signal.alarm(PATIENCE)
-            found = None
-            try:
-                said = run_case(case, folder)
-                if "more memory than there is" in said:
-                    found = f"over {MEMORY} bytes"
-                kinds["data" if said == "data" else "last resort" if "or of another kind" in said else "refused"] += 1
-            except TooSlow:
-                found = f"over {PATIENCE} s"
-            except Exception:
-                found = traceback.format_exc()
-            finally:
-                signal.alarm(0)
-            taken, grown = time.monotonic() - began, _peak() - before
-            slowest, largest = max(slowest, taken), max(largest, grown)
-            if grown > MEMORY:
-                found = f"{grown} bytes"
-            counts[case.split("\t")[2] if case.startswith("file") else case.partition("\t")[0]] += 1
-            if found is not None:
-                print(json.dumps({"case": case, "found": found}), flush=True)
-                if case.startswith("file") and (folder / case.split("\t")[1]).exists():
-                    name = f"{seed}-{number}-{case.split(chr(9))[1]}"
-                    (keep / name).write_bytes((folder / case.split("\t")[1]).read_bytes())
+                limit_memory()
+            row = judge.look(partial(run_case, case, folder))
+            file = case.split("\t")[1 if case.startswith("file") else 0]
+            counts[case.split("\t")[2] if case.startswith("file") else file] += 1
+            if row:
+                print(json.dumps({"case": case, **row}), flush=True)
+                if (folder / file).is_file():
+                    (keep / f"{seed}-{number}-{file}").write_bytes((folder / file).read_bytes())
             number += step
-    whole = {"counts": counts, "kinds": kinds, "slowest": slowest, "largest": largest, "resident": _peak()}
-    print(json.dumps(whole), flush=True)
+    print(
+        json.dumps({"counts": counts, "kinds": judge.kinds, "slowest": judge.slowest, "largest": judge.largest}),
+        flush=True,
+    )
 
 
 def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _limit_memory() -> None:
+def limit_memory() -> None:
     """Refuse what would go far beyond what is allowed, before the machine suffers."""
     now = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY + 2**30, resource.RLIM_INFINITY))
@@ -186,19 +250,20 @@ def campaign(minutes: float, inputs: int, workers: int, seed: int, keep: Path) -
         )
         for k in range(workers)
     ]
-    findings, counts, kinds, ends = [], Counter[str](), Counter[str](), []
+    told, counts, kinds, ends = [], Counter[str](), Counter[str](), []
     for process in started:
         output, _ = process.communicate()
         rows = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
-        findings += [row for row in rows if "case" in row]
+        told += [row for row in rows if "case" in row]
         ends += [row for row in rows if "counts" in row]
         if process.returncode:
-            findings.append({"case": "a worker", "found": f"ended with code {process.returncode}"})
+            told.append({"case": "a worker", "found": f"ended with code {process.returncode}"})
     for end in ends:
         counts.update(end["counts"])
         kinds.update(end["kinds"])
-    for row in findings:
-        print(f"{row['case']}\n{row['found']}", flush=True)
+    for row in told:
+        print("\n".join(row.values()), flush=True)
+    findings = [row for row in told if "found" in row]
     with (keep / "findings.jsonl").open("a") as file:
         file.writelines(f"{json.dumps(row)}\n" for row in findings)
     print(

@@ -20,6 +20,7 @@ from recurra.errors import RecurraError
 from recurra.runs.manifest import make_manifest
 from recurra.runs.metrics import append_rows
 from recurra.tasks.settings import describe
+from tests.fuzz.files import FILES
 from tests.fuzz.mutations import NASTY
 
 VALUES: tuple[Any, ...] = (
@@ -44,6 +45,8 @@ SETTINGS: dict[str, Any] = {
     "steps": 4,
     "warmup": 1,
     "batch_size": 2,
+    "save_every": 2,
+    "validate_every": 2,
 }
 VERBS: dict[str, list[list[str]]] = {
     "text": [["sample", "--length", "5", "--seed", "1"], ["score", "the", "--no-baselines"], ["orders", "--most", "1"]],
@@ -54,7 +57,15 @@ VERBS: dict[str, list[list[str]]] = {
     "translate": [["translate", "a b"]],
     "events": [["predict"]],
     "tree": [],
+    "words": [["sample", "--length", "5", "--seed", "1"], ["score", "the", "--no-baselines"]],
+    "tag": [["predict"]],
+    "conditioned": [["sample", "--given", "de", "--seed", "1"]],
+    "piano-roll": [["forecast", "--steps", "3"]],
+    "reservoir": [["forecast", "--steps", "3"]],
+    "feedforward": [],
 }
+IN_FILES = {"tag": "a.conll", "conditioned": "classes.tsv", "piano-roll": "rolls.json"}
+"""Kinds whose data is a file of the fuzzer."""
 EVERY = [
     ["evaluate", "--no-baselines"],
     ["evaluate", "--no-baselines"],
@@ -69,8 +80,12 @@ EVERY = [
 def _data(kind: str) -> Any:
     words = ["the cat sat", "on a mat", "a cat", "the mat sat on"]
     draw = np.random.default_rng(0)
+    if kind in IN_FILES:
+        path = Path(tempfile.mkdtemp()) / IN_FILES[kind]
+        path.write_bytes(FILES[path.name](random.Random(3)) * (12 if kind == "tag" else 1))
+        return str(path)
     match kind:
-        case "text" | "names":
+        case "text" | "names" | "words":
             return [words[k % 4] for k in range(40)]
         case "classify":
             return ([draw.normal(size=(4, 2)).astype("float32") for _ in range(24)], [f"c{k % 2}" for k in range(24)])
@@ -89,14 +104,15 @@ def _data(kind: str) -> Any:
 @cache
 def sound(kind: str, place: Path) -> Path:
     """A sound run of a kind."""
-    more: dict[str, Any] = {"tree": {"count": 40, "depth": 2}, "tomita": {"strings": 60}}.get(kind, {})
+    small = {"tree": {"count": 40, "depth": 2}, "tomita": {"strings": 60}, "feedforward": {"count": 60}}
+    small["reservoir"] = {"length": 600, "washout": 10, "horizon": 2, "starts": 2}
+    more: dict[str, Any] = small.get(kind, {})
     known = {key.rpartition(".")[2] for key, *_ in describe(rc.RECIPES[kind].settings)}
+    known -= {"engine"} if kind == "feedforward" else set()
     given = {key: value for key, value in SETTINGS.items() if key in known or key == "progress"}
     if kind == "forecast":
         more |= {"window": 4, "horizon": 2, "samples": 2}
-    return rc.train(
-        kind, _data(kind), out=place / f"sound-{kind}", save_every=2, validate_every=2, **given, **more
-    ).path
+    return rc.train(kind, _data(kind), out=place / f"sound-{kind}", **given, **more).path
 
 
 def shake(draw: random.Random, value: Any) -> Any:

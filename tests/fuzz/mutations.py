@@ -235,7 +235,7 @@ def mutate_archive(draw: random.Random, data: bytes) -> bytes:
         for mark, place in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
             at = result.find(mark)
             result[at + place + 2 * (draw.random() < 0.5)] |= draw.choice((1, 97))
-    return bytes(result)
+    return flip(draw, bytes(result)) if draw.random() < 0.2 else bytes(result)
 
 
 def mutate(draw: random.Random, name: str, data: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """Fuzzed settings: `KEY=VALUE` for every declared setting of every recipe, by the code that the command line and Python use."""
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 from recurra.tasks.catalogue import RECIPES, find_recipe
@@ -91,7 +92,7 @@ def value(draw: random.Random, one: Any, default: Any) -> str:
     return draw.choice(draw.choice((NASTY, TEXTS)))
 
 
-def assign(draw: random.Random) -> None:
+def assign(draw: random.Random, progress: Callable[[], None] = lambda: None) -> None:
     """One to three settings of a recipe, as texts or as objects; what is accepted is kept and read again."""
     recipe = RECIPES[draw.choice(list(RECIPES))]
     settings = recipe.settings
@@ -118,7 +119,7 @@ def assign(draw: random.Random) -> None:
             from_dict(type(settings), saved)
             return
         case 5:
-            train(draw)
+            train(draw, progress)
             return
     accepted = override(settings, changes)
     idle_settings(accepted)
@@ -141,8 +142,9 @@ SMALL: dict[str, tuple[str, ...]] = {
 FEW = ("model.hidden_size=3", "training.batch_size=4", "training.steps=3", "training.validate_every=2")
 
 
-def train(draw: random.Random) -> None:
-    """One or two settings that may be accepted, and then a few events of the training that they ask for."""
+def train(draw: random.Random, progress: Callable[[], None]) -> None:
+    """One or two settings that may be accepted, and then a few events of the training that they ask for: each is progress that
+    people see."""
     name = draw.choice(list(SMALL))
     settings = RECIPES[name].settings
     defaults = {key: default for key, default, _ in describe(settings)}
@@ -153,7 +155,7 @@ def train(draw: random.Random) -> None:
     changes = [*small, *(f"{key}={value(draw, declared[key], defaults[key])}" for key in keys)]
     with enough_memory():
         for _event, _ in zip(RECIPES[name].configure(changes).trainer().events(), range(4), strict=False):
-            pass
+            progress()
 
 
 def prepare(recipe: Any, accepted: Any) -> None:

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import recurra as rc
+from recurra.cli.main import run
 from recurra.data.arrays import read_npy
 from recurra.data.events import read_log
 from recurra.data.guard import READERS, read_bytes
@@ -32,6 +34,7 @@ from recurra.data.text import read_documents
 from recurra.data.tokenizers import build_tokenizer
 from recurra.data.trees import read_trees
 from recurra.errors import LONGEST, DataError, OptionError, RecurraError
+from tests.fuzz.folders import sign, sound
 from tests.fuzz.targets import READS
 
 SECONDS, MEMORY = 20.0, 2 * 2**30
@@ -226,7 +229,7 @@ def test_halves_of_characters(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mark", ["x" * 100_000, "\x1b]0;title\x07", "\u202e" * 400, "\r" * 10 + "y"])
 def test_messages_quote_little_and_escape(tmp_path: Path, mark: str) -> None:
     mark = mark[:100_000]
-    refusal(read_pairs, tmp_path / "a.tsv", f"{mark}\t{mark}\t{mark}\n")
+    refusal(read_pairs, tmp_path / "a.tsv", f"{mark}\t{mark}\t{mark}\na\tb\n")
     refusal(read_table, tmp_path / "a.csv", f"{mark},b\n1,2\n")
     refusal(read_trees, tmp_path / "a.txt", f"(1 a) {mark}")
     refusal(read_log, tmp_path / "b.csv", f"{mark},activity\n,a\n")
@@ -320,6 +323,27 @@ def test_bombs_are_refused_before_they_go_off(tmp_path: Path, monkeypatch: pytes
     assert "RECURRA_LIMITS=unpacked=" in refusal(read_rolls, tmp_path / "a.json", frames)
 
 
+@pytest.mark.parametrize("way", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_members_that_are_packed_as_numpy_does_not(tmp_path: Path, way: int) -> None:
+    """What unpacks them has errors of its own, and takes as much memory as a header asks for."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", way) as archive:
+        for name in ("x.npy", "y.npy"):
+            archive.writestr(name, npy(head("<f8", "(4, 3)"), bytes(96)))
+    made = file.getvalue()
+    at = made.find(b"x.npy") + 20
+    for data in (made, made[:at] + b"\xff" * 20 + made[at + 20 :]):
+        assert "np.savez packs" in refusal(read_labelled, tmp_path / "a.npz", data)
+
+
+def test_a_member_whose_name_is_no_text(tmp_path: Path) -> None:
+    made = bytearray(sound_npz(x=np.ones((2, 3)), y=[0, 1]))
+    at = made.find(b"PK\1\2")
+    made[at + 9] |= 8  # says that the name is UTF-8
+    made[at + 46] = 0xA4
+    assert "as .npz" in refusal(read_labelled, tmp_path / "a.npz", bytes(made))
+
+
 def test_too_many_members(tmp_path: Path) -> None:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
@@ -391,6 +415,13 @@ def test_limits_can_be_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             limits()
 
 
+@pytest.mark.parametrize("target", READS)
+def test_a_path_with_a_zero_byte(target: str, tmp_path: Path) -> None:
+    """Which no path can have, and Python refuses in words of its own."""
+    with pytest.raises(DataError, match="zero byte"):
+        READS[target](tmp_path / "a\0.npz")
+
+
 def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     for read in READS.values():
@@ -402,3 +433,119 @@ def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
         file.truncate(2**40)
     for read in (read_series, read_log):
         assert "RECURRA_LIMITS=file=" in refusal(read, tmp_path / "sparse.csv")
+
+
+# -- run folders -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "edit"),
+    [
+        ("forecast", {"lags": list(range(1, 500)), "linear": "AR(500)", "window": 500}),
+        ("classify", {"labels": {"c0": 500, "c1": 3}}),
+    ],
+)
+def test_what_a_run_keeps_of_other_data(
+    kind: str, edit: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sound in itself, checksums and all; a resume makes the network from it, and then meets the data."""
+    folder = sound(kind, tmp_path)
+    kept = json.loads((folder / "vocabulary.json").read_text())
+    assert edit.keys() <= kept.keys()
+    (folder / "vocabulary.json").write_text(json.dumps(kept | edit))
+    sign(folder)
+    capsys.readouterr()
+    assert run(["train", "--resume", str(folder)]) == 2
+    assert "does not fit this run" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_best_value_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a checkpoint that is finished: nothing compares it before the end is told."""
+    folder = sound("tomita", tmp_path)
+    file = folder / "checkpoints" / "last" / "resume.json"
+    kept = json.loads(file.read_text())
+    kept["facts"]["best"] = None
+    file.write_text(json.dumps(kept))
+    sign(folder)
+    capsys.readouterr()
+    assert run(["train", "--resume", str(folder)]) == 2
+    assert "does not fit this run" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_baseline_without_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = sound("forecast", tmp_path)
+    kept = json.loads((folder / "vocabulary.json").read_text())
+    del kept["linear"]
+    (folder / "vocabulary.json").write_text(json.dumps(kept))
+    sign(folder)
+    capsys.readouterr()
+    assert run(["evaluate", str(folder), "--no-baselines"]) == 0
+    assert "on a linear baseline" in capsys.readouterr().out
+
+
+def test_a_baseline_without_its_lags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = sound("forecast", tmp_path)
+    kept = json.loads((folder / "vocabulary.json").read_text())
+    del kept["lags"]
+    (folder / "vocabulary.json").write_text(json.dumps(kept))
+    sign(folder)
+    capsys.readouterr()
+    assert run(["train", "--resume", str(folder)]) == 2
+    assert "does not fit this run" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("lags", [[1000, 2], [0, 1], [-1, 2], [2, 2], [], [1, 10**9], [1, 10**30]])
+def test_lags_that_no_baseline_has(lags: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = sound("forecast", tmp_path)
+    kept = json.loads((folder / "vocabulary.json").read_text())
+    (folder / "vocabulary.json").write_text(json.dumps(kept | {"lags": lags}))
+    sign(folder)
+    capsys.readouterr()
+    for command in (["forecast", str(folder), "--steps", "3"], ["evaluate", str(folder), "--no-baselines"]):
+        assert run(command) == 2
+        assert "lags" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+@pytest.mark.parametrize("shape", [[-2], [0], [], [2, -1], [2, 2], [10**12], [10**30], [1] * 70])
+def test_examples_of_a_shape_that_none_has(
+    shape: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = sound("feedforward", tmp_path)
+    kept = json.loads((folder / "vocabulary.json").read_text())
+    (folder / "vocabulary.json").write_text(json.dumps(kept | {"shape": shape}))
+    sign(folder)
+    capsys.readouterr()
+    assert run(["evaluate", str(folder), "--no-baselines"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].isprintable()
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda file: rc.models.EchoState(1, 1, leak=[1.0, 2.0] * 2000),
+        lambda file: rc.RECIPES["reservoir"].configure([f"data.path={file}", f"data.columns={'a,' * 3000}"]).trainer(),
+        lambda file: rc.RECIPES["forecast"].configure([f"data.path={file}", f"data.columns={'a,' * 3000}"]).trainer(),
+        lambda file: rc.models.convolutional([1, 8, 8], 2, channels=[0, -1] * 2000),
+        lambda file: rc.models.convolutional([8] * 2000, 2, channels=[3]),
+    ],
+)
+def test_lists_of_thousands_of_values(build: Callable[[Path], Any], tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n" + "1,2\n3,1\n" * 600)
+    with pytest.raises(RecurraError) as caught:
+        build(tmp_path / "a.csv")
+    assert len(str(caught.value)) <= LONGEST
+
+
+def test_a_case_of_a_million_triggers() -> None:
+    """Its simulation alone took half a minute, and each step of training as long, without a word."""
+    with pytest.raises(OptionError, match=r"data\.length"):
+        rc.RECIPES["washing-machine-log"].configure(["data.cases=10", "data.length=1e6"])
+
+
+def test_a_convolution_over_more_steps_than_can_be_counted() -> None:
+    with pytest.raises(OptionError, match=r"model\.convolution"):
+        rc.RECIPES["signal-and-noise"].configure([f"model.convolution={2**63 + 1}"])

@@ -5,6 +5,7 @@
 
 import os
 import random
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -19,7 +20,7 @@ from hypothesis.extra import numpy as arrays
 
 from recurra.data.in_memory import TAKES, write_data
 from recurra.errors import RecurraError
-from tests.fuzz import folders
+from tests.fuzz import folders, guided
 from tests.fuzz.campaign import LIKELY, draw_case, run_case
 from tests.fuzz.files import FILES
 from tests.fuzz.targets import READS, outcome
@@ -120,3 +121,32 @@ def test_tensors_of_every_type(tmp_path: Path) -> None:
             for what in TAKES:
                 with outcome():
                     write_data(what, torch.zeros(shape, dtype=kind), tmp_path)
+
+
+def test_inputs_of_the_guided_search(tmp_path: Path) -> None:
+    """Each reader has sound seeds; half of what comes of one is a damaged file of its format, the rest is left to atheris."""
+    read, others = set[str](), 0
+    for k, seed in enumerate(guided.seeds()):
+        _, target = guided.way(seed)
+        if target in READS and target not in read and guided.give(seed, tmp_path) == "data":
+            read.add(target)
+        if k % 16 == 0:
+            changed = guided.change(seed, 20_000, k, lambda data, most: b"others"[:most])
+            others += changed == b"others"
+            assert changed == b"others" or guided.way(changed) == guided.way(seed)
+    assert read == set(READS)
+    assert others > 10
+
+
+def test_draws_follow_the_bytes() -> None:
+    assert guided.Fed(b"\x80\0").random() == 0.5
+    assert guided.Fed(b"").choice("abc") == "a"
+    assert guided.Fed(b"\xa0").getrandbits(3) == 5
+    assert len({guided.Fed(bytes([k])).randrange(200) for k in range(200)}) == 200
+
+
+def test_without_atheris_there_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "atheris", None)
+    monkeypatch.setattr(sys, "argv", ["guided"])
+    guided.main()
+    assert capsys.readouterr().out.startswith("skipped: ")

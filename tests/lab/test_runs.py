@@ -23,6 +23,7 @@ def test_runs_are_listed_sorted_filtered_and_compared(visit: Visit) -> None:
     page = visit.open("#/runs?run=text&run=text-lstm")
     row = page.locator("table.runs tbody tr").filter(has_text="text-lstm")
     assert "finished" in row.inner_text()
+    page.locator(".curves canvas").wait_for()
     assert page.locator(".curves canvas").count() == 1
     differing = page.get_by_role("region", name="Settings that differ")
     differing.wait_for()
@@ -111,6 +112,7 @@ def test_a_run_is_started_watched_stopped_and_resumed(visit: Visit, runs: Path) 
         shutil.rmtree(runs / "mine", ignore_errors=True)
 
 
+@pytest.mark.slow
 def test_many_tabs_of_one_browser_share_a_stream(visit: Visit, runs: Path) -> None:
     """A browser has six connections to one host: were each tab to hold one, the seventh would wait forever."""
     tabs = [visit.context.new_page() for _ in range(8)]

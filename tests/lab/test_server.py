@@ -79,7 +79,11 @@ def test_the_browser_is_opened_unless_it_is_a_notebook(tmp_path: Path, monkeypat
 
 def test_the_command_prints_its_address_and_ends_with_ctrl_c(runs: Path) -> None:
     command = [sys.executable, "-m", "recurra", "lab", str(runs), "--port", "0", "--no-browser", "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background, shells have it ignored
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
     try:
         assert process.stdout
         lines = ""

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import pytest
 
@@ -223,3 +224,26 @@ def test_a_checkpoint_that_does_not_exist(tmp_path):
         folder.load("best")
     with pytest.raises(OptionError, match=r"checkpoint 'lst' does not exist\. Did you mean 'last'"):
         folder.load("lst")
+
+
+def test_a_validation_that_is_missing_at_the_end_is_named(tmp_path):
+    """The row of the step is still there, and the one with its validation is not."""
+    made = RunFolder.create(tmp_path / "a", RECIPE)
+    made.append([{"step": 1, "loss": 1.0}, {"step": 2, "loss": 0.5}, {"step": 2, "valid": 0.4}])
+    made.save(checkpoint(step=2), best=True)
+    whole = RunFolder.open(tmp_path / "a")
+    assert whole.glance()[-1]["valid"] == 0.4
+    assert not whole.damaged
+    file = tmp_path / "a/metrics.jsonl"
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-1]))
+    for look in (RunFolder.glance, RunFolder.look_over):
+        cut = RunFolder.open(tmp_path / "a")
+        look(cut)
+        (damage,) = cut.damaged
+        assert damage.found == "the validation of step 2 is missing, of which the best checkpoint is"
+
+
+@pytest.mark.parametrize("why", [1.5, ["over"], True])
+def test_why_training_ended_is_a_text(why):
+    with pytest.raises(RunError, match="why training ended is no text"):
+        _ = replace(checkpoint(step=2), facts={"done": why}).done

@@ -75,14 +75,14 @@ class Live:
             return
         self.version += 1
         glance = known.log.glance()
-        training = known.recipe.get("training")
-        steps = training.get("steps") if isinstance(training, dict) else known.recipe.get("steps")
+        training, model = (_part(known.recipe, name) for name in ("training", "model"))
+        steps = training.get("steps", known.recipe.get("steps"))
         done = isinstance(steps, int) and glance.step >= steps
         known.stamp, known.version = stamp, self.version
         known.summary = {
             "name": path.name,
             "recipe": str(known.recipe.get("name", "")),
-            "cell": str((known.recipe.get("model") or {}).get("cell", "")),
+            "cell": str(model.get("cell", "")),
             "state": "training" if pid is not None else "finished" if done else "stopped" if glance.step else "new",
             "step": glance.step,
             "steps": steps,
@@ -129,6 +129,12 @@ class Live:
                 {f"{key}.{inner}": each for inner, each in value.items()} if isinstance(value, dict) else {key: value}
             )
         return flat
+
+
+def _part(recipe: dict[str, Any], name: str) -> dict[str, Any]:
+    """Settings of a recipe that anybody may have written."""
+    found = recipe.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def differing(settings: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:

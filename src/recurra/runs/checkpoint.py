@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from recurra.errors import RunError, ShapeError
 from recurra.layers.names import without_names
 from recurra.runs.disk import pack, reason, to_json, unpack
-from recurra.runs.reading import read_bounded
+from recurra.runs.reading import fits_in_memory, read_bounded
 
 WEIGHTS, TENSORS, FACTS, MANIFEST = "weights.safetensors", "resume.safetensors", "resume.json", "manifest.json"
 FORMAT = 2
@@ -55,6 +55,14 @@ class Checkpoint:
         return {
             key.removeprefix(f"{name}."): value for key, value in self.tensors.items() if key.startswith(f"{name}.")
         }
+
+    @property
+    def done(self) -> str | None:
+        """Why training has ended for good; `None`: it has not."""
+        why = self.facts["done"]
+        if why is not None and not isinstance(why, str):
+            raise RunError(f"the checkpoint of step {self.step} is damaged: why training ended is no text.")
+        return why
 
     @property
     def evaluated(self) -> dict[str, Tensor]:
@@ -185,6 +193,8 @@ def _read(folder: Path) -> dict[str, bytes]:
                     raise RunError(f"{MANIFEST} is damaged")
                 if name != MANIFEST and size != _listed_size(files[MANIFEST], name):
                     raise RunError(f"{name} is damaged: its size or checksum is not that of {MANIFEST}")
+                if not fits_in_memory(size):
+                    raise RunError(f"{name} has {size:,} bytes, more than half of this machine's memory")
                 files[name] = file.read()
         return {name: files[name] for name in (WEIGHTS, TENSORS, FACTS, MANIFEST)}
     except MemoryError:

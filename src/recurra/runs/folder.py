@@ -38,7 +38,7 @@ from recurra.runs.disk import (
 )
 from recurra.runs.lock import LOCK, hold
 from recurra.runs.manifest import MANIFEST, Damage, Manifest, refuse_ways_out
-from recurra.runs.metrics import append_rows, glance, read_rows, rewind_rows, scan
+from recurra.runs.metrics import append_rows, glance, read_rows, rewind_rows
 from recurra.runs.reading import read_object
 
 METRICS, CHECKPOINTS = "metrics.jsonl", "checkpoints"
@@ -46,6 +46,8 @@ MOST_RECIPE = 1 << 24
 INSIDE = "{run}/"
 """How a recipe names a file of its own run folder."""
 BEFORE = {"last": "previous", "best": "previous-best"}
+_OF_A_PROCESS = re.compile(r"/(dev/(?!shm/)|proc/|sys/)")
+"""Paths of what is no file on a disk: pipes and descriptors (`/dev/stdin`), and what the kernel tells."""
 _SNAPSHOT = re.compile(r"step-(\d{6,})")
 
 
@@ -173,18 +175,27 @@ class RunFolder:
         last = read_manifest(self.path / CHECKPOINTS / "last")
         if last is not None and not self.manifest.is_there and "run" in last[0]:
             self.tell(Damage(MANIFEST, "it is missing", "the files are used without a check"))
-        damaged, reached = scan(self.path / METRICS, checked=self.manifest.is_there, run=self._run)
-        self._tell_lines(damaged)
-        self._compare_with_last(reached)
+        reached = self._look_at_rows(parsed=True)[1]
         if last is None and not self.has() and not self.has("best") and reached >= self._first_save():
             self.tell(Damage(CHECKPOINTS, f"it is missing, and the metrics go to step {reached}"))
 
-    def _compare_with_last(self, reached: int) -> None:
-        """Name the rows that are missing at the end: every row is written before the checkpoint of its step."""
-        last = read_manifest(self.path / CHECKPOINTS / "last")
+    def _look_at_rows(self, *, parsed: bool) -> tuple[list[dict[str, Any]], int]:
+        """The rows that a list of runs shows, and the step that they end at. What is damaged is named, and what is missing at the
+        end: every row is written before the checkpoint of its step."""
+        log = glance(self.path / METRICS, checked=self.manifest.is_there, run=self._run, parsed=parsed)
+        self._tell_lines(log.damaged)
+        reached = log.rows[-1]["step"] if log.rows else 0
+        last, best = (read_manifest(self.path / CHECKPOINTS / which) for which in ("last", "best"))
+        missing = ""
         if last is not None and reached < last[0]["step"]:
-            found = f"it ends at step {reached}, and the last checkpoint is of step {last[0]['step']}"
-            self.tell(Damage(METRICS, found, "the rows that are there are used"))
+            missing = f"it ends at step {reached}, and the last checkpoint is of step {last[0]['step']}"
+        elif last is not None and best is not None and best[0]["step"] <= last[0]["step"] and not log.damaged:
+            step = best[0]["step"]
+            if not any("valid" in row and row["step"] == step for row in log.rows):
+                missing = f"the validation of step {step} is missing, of which the best checkpoint is"
+        if missing:
+            self.tell(Damage(METRICS, missing, "the rows that are there are used"))
+        return log.rows, reached
 
     def _first_save(self) -> float:
         """The step by which there should be a checkpoint."""
@@ -212,6 +223,8 @@ class RunFolder:
                 return {name: resolved(each) for name, each in value.items()}
             if isinstance(value, str) and value.startswith(INSIDE):
                 return str(self._inside(value.removeprefix(INSIDE)))
+            if isinstance(value, str) and _OF_A_PROCESS.match(os.path.abspath(value[:4096].replace("\0", ""))):
+                return f"{value} of the process that trained"  # not that of this one, which would wait for it
             return value
 
         found: dict[str, Any] = resolved(self.recipe)
@@ -261,10 +274,7 @@ class RunFolder:
         """The rows that a list of runs shows: those with a validation, and the last."""
         if self.manifest.why:
             self.tell(Damage(MANIFEST, self.manifest.why, "the files are used without a check"))
-        log = glance(self.path / METRICS, checked=self.manifest.is_there, run=self._run)
-        self._tell_lines(log.damaged)
-        self._compare_with_last(log.rows[-1]["step"] if log.rows else 0)
-        return log.rows
+        return self._look_at_rows(parsed=False)[0]
 
     def rewind(self, step: int, notice: Callable[[str], None] | None = None) -> None:
         """Drop the rows after `step` and whatever is not a row; the bytes of the rest stay as they are."""

@@ -30,7 +30,7 @@ def holder(folder: Path) -> int | None:
     The lock is probed only where the process that it names lives: so a probe does not stand in the way of a run that starts.
     """
     try:
-        handle = os.open(folder / LOCK, os.O_RDONLY)
+        handle = os.open(folder / LOCK, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return None
     try:
@@ -66,8 +66,9 @@ def hold(folder: Path) -> Iterator[None]:
         except OSError as error:
             raise RunError(f"{folder} cannot be locked: {reason(error)}. Use a local disk.") from error
         with suppress(OSError):  # the pid is for the message only: a full disk must not stop what frees it
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, b"%d\n" % os.getpid(), 0)
+            if os.fstat(handle).st_nlink == 1:  # else it is another file too, which a stranger's archive can make it
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, b"%d\n" % os.getpid(), 0)
         yield
     finally:
         if handle in _held:  # not so in a forked child, where the number may belong to another file by now

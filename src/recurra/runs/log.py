@@ -16,6 +16,7 @@ import numpy as np
 from recurra.errors import choose_from
 from recurra.results import Result, Table
 from recurra.runs.disk import unpack
+from recurra.runs.metrics import has_step, is_number, parse_row
 
 POINTS = 400
 """Points of a curve, at most."""
@@ -90,7 +91,7 @@ class Log:
 
     def _looked_at(self, new: bytes) -> Glance:
         last, before = _last_row(new[-_TAIL:]), self._glance
-        valid = [row["valid"] for row in _rows_with(new, _VALID) if isinstance(row.get("valid"), float | int)]
+        valid = [row["valid"] for row in _rows_with(new, _VALID) if "valid" in row]
         known = [each for each in (*valid, before.best_valid) if each is not None and math.isfinite(each)]
         return Glance(last.get("step", before.step), last.get("loss", before.loss), min(known, default=None))
 
@@ -120,7 +121,7 @@ class Log:
         for row in _rows(new):
             for name, value in row.items():
                 number = _WORDS.get(value) if isinstance(value, str) else value
-                if name != "step" and isinstance(number, int | float):
+                if name != "step" and is_number(number):
                     steps, values = self._columns.setdefault(name, (array("q"), array("d")))
                     steps.append(row["step"])
                     values.append(number)
@@ -158,19 +159,15 @@ def _rows(data: bytes) -> list[dict[str, Any]]:
     lines = data.split(b"\n")[:-1]
     try:
         found = json.loads(b"[" + b",".join(lines) + b"]")
-    except ValueError:
+    except (ValueError, RecursionError):
         return [_row(line) for line in lines]
-    whole = len(found) == len(lines) and all(isinstance(row, dict) and type(row.get("step")) is int for row in found)
+    whole = len(found) == len(lines) and all(has_step(row) for row in found)
     return found if whole else [_row(line) for line in lines]
 
 
 def _row(line: bytes) -> dict[str, Any]:
     """The row on a line; nothing if it is not one."""
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return {}
-    return unpack(row) if isinstance(row, dict) and type(row.get("step")) is int else {}
+    return parse_row(line) or {}
 
 
 def _last_row(data: bytes) -> dict[str, Any]:

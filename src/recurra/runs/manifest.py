@@ -20,7 +20,7 @@ from recurra.runs.reading import read_object
 
 MANIFEST = "manifest.json"
 FORMAT = 1
-DEEPEST, MOST_ENTRIES = 16, 1_000_000
+DEEPEST, MOST_ENTRIES, MOST_MANIFEST = 16, 1_000_000, 1 << 25
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,14 @@ class Manifest:
         if not self.is_there:
             return
         try:
-            said = read_object(folder / MANIFEST)
+            said = read_object(folder / MANIFEST, MOST_MANIFEST)
             files = said["files"]
             if said.get("format") != FORMAT:
                 self.why = f"its format is {said.get('format')!r:.40}, and this version reads {FORMAT}"
             elif _encode(files) != (folder / MANIFEST).read_bytes():
                 self.why = "its checksum is not its own"
+            elif any(name.startswith("/") or {"", ".", ".."} & {*name.split("/")} for name in files):
+                self.why = "it names files by paths that may lead out of the folder"
             else:
                 self.files = files
         except RunError as error:

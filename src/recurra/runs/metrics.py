@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from recurra.errors import RunError
 from recurra.runs.disk import pack, reason, replace_file, to_json, unpack
@@ -48,6 +48,10 @@ def append_rows(file: Path, rows: list[dict[str, Any]], run: str | None = None) 
     if not bodies:
         return
     try:
+        if (
+            os.path.lexists(file) and file.lstat().st_nlink > 1
+        ):  # another name for a file elsewhere, which must not grow
+            replace_file(file, read_bounded(file, LARGEST))
         handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
         try:
             end = _trim(handle)
@@ -73,7 +77,7 @@ def read_rows(file: Path, *, checked: bool = False, run: str | None = None) -> L
     """
     rows, damaged = [], []
     for number, (line, is_sound) in enumerate(_verified(_lines(file), checked, run), start=1):
-        row = _row(line) if is_sound else None
+        row = parse_row(line) if is_sound else None
         if row is None:
             damaged.append(number)
         else:
@@ -81,32 +85,23 @@ def read_rows(file: Path, *, checked: bool = False, run: str | None = None) -> L
     return Log(rows, damaged)
 
 
-def scan(file: Path, *, checked: bool = False, run: str | None = None) -> tuple[list[int], int]:
-    """The numbers of the damaged lines, and the step of the last sound one; rows with a checksum are not parsed."""
-    damaged, last = [], b""
-    for number, (line, is_sound) in enumerate(_verified(_lines(file), checked, run), start=1):
-        if is_sound and (line.endswith(b'"}') or _row(line) is not None):
-            last = line
-        else:
-            damaged.append(number)
-    row = _row(last) if last else None
-    return damaged, 0 if row is None else row["step"]
+def glance(file: Path, *, checked: bool = False, run: str | None = None, parsed: bool = False) -> Log:
+    """The last row, and all with a validation: what a list of runs shows. Checksums are verified, and only these lines parsed.
 
-
-def glance(file: Path, *, checked: bool = False, run: str | None = None) -> Log:
-    """The last row, and all with a validation: what a list of runs shows. Checksums are verified, and only these lines parsed."""
+    - `parsed`: lines without a checksum are parsed too.
+    """
     rows, damaged, last = [], [], None
     for number, (line, is_sound) in enumerate(_verified(_lines(file), checked, run), start=1):
-        if not is_sound:
+        if not is_sound or (parsed and not line.endswith(b'"}') and parse_row(line) is None):
             damaged.append(number)
         elif b'"valid":' in line:
             last = None
-            row = _row(line)
+            row = parse_row(line)
             damaged += [number] if row is None else []
             rows += [] if row is None else [row]
         else:
             last = line
-    row = None if last is None else _row(last)
+    row = None if last is None else parse_row(last)
     return Log(rows if row is None else [*rows, row], damaged)
 
 
@@ -116,7 +111,7 @@ def rewind_rows(file: Path, step: int, run: str | None = None) -> list[int]:
     lines = _lines(file)
     kept, damaged, broken = [], [], False
     for number, (line, is_sound) in enumerate(_verified(lines, False, run), start=1):
-        row = _row(line) if is_sound else None
+        row = parse_row(line) if is_sound else None
         if row is None:
             damaged.append(number)
             broken = True
@@ -187,16 +182,24 @@ def _lines(file: Path) -> list[bytes]:
         raise RunError(f"{file} cannot be read: it is larger than the memory.") from error
 
 
-def _row(line: bytes) -> dict[str, Any] | None:
+def parse_row(line: bytes) -> dict[str, Any] | None:
     """The row on a line; `None` if it is not one."""
     try:
         row = json.loads(_body(line))
+        found: dict[str, Any] = unpack(row)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(row, dict) or type(row.get("step")) is not int or not 0 <= row["step"] <= _FURTHEST:
-        return None
-    found: dict[str, Any] = unpack(row)
-    return None if any(type(found.get(name, 0)) not in (int, float) for name in _NUMBERS) else found
+    return found if has_step(row) and all(is_number(found.get(name, 0)) for name in _NUMBERS) else None
+
+
+def has_step(row: Any) -> bool:
+    """Whether this is an object of a step that there can be."""
+    return isinstance(row, dict) and type(row.get("step")) is int and 0 <= row["step"] <= _FURTHEST
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether a value is a number that a curve can show: JSON has integers of any size."""
+    return type(value) is float or (type(value) is int and abs(value) <= _FURTHEST)
 
 
 def _trim(handle: int) -> int:
