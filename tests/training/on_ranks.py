@@ -42,3 +42,5 @@ if __name__ == "__main__":
         dist.barrier()  # the first rank may still be writing what the next command reads
     leave(store, Ranks(rank, world))
     dist.destroy_process_group()
+    left = {file.read_text().strip() for file in Path("/proc/self/task").glob("*/comm")}
+    assert not any("gloo" in name for name in left), f"the group outlives its end: {left}"

@@ -21,6 +21,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
+# Before any group is made: its functions have the group of the time of their definition as a default argument. torch's optimizers
+# import it late, and the group then outlives `destroy_process_group`: its threads run until Python itself ends, and may abort it.
+import torch.distributed.nn.functional
 from torch import Tensor, nn
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
