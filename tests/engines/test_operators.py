@@ -72,7 +72,9 @@ def compiled(unchecked):
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("engine", ["auto", *ENGINES])
+@pytest.mark.parametrize(
+    "engine", ["auto", "scan", *(pytest.param(name, marks=pytest.mark.slow) for name in ENGINES if name != "scan")]
+)
 def test_a_compiled_model_is_one_graph_for_all_sizes(engine, compiled):
     model = words(cell="lru" if engine == "scan" else "lstm", engine=engine)
     fast = compiled(model)
@@ -84,7 +86,14 @@ def test_a_compiled_model_is_one_graph_for_all_sizes(engine, compiled):
     assert counters["stats"]["unique_graphs"] == 2  # with lengths and without
 
 
-@pytest.mark.parametrize("name", ["lru", "skip(d=2)", "recurrent_dropout(gru)", "normed", "autonomous"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lru",
+        "recurrent_dropout(gru)",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("skip(d=2)", "normed", "autonomous")),
+    ],
+)
 def test_a_compiled_layer_equals_the_layer(name, compiled):
     model = Recurrent(CELLS[name], 4, 5, learn_initial=True, bidirectional=True, dtype=DOUBLE)
     fast, x = compiled(model), torch.randn(3, 7, 4, dtype=DOUBLE)
