@@ -17,6 +17,17 @@ def test_it_predicts_what_the_markov_model_does() -> None:
             torch.testing.assert_close(found[row, t], counted.probabilities(tokens[row, : t + 1]))
 
 
+def test_a_walk_gives_the_same_bits() -> None:
+    torch.manual_seed(0)
+    counted = Markov.fit(torch.randint(4, (200,)), 4, 5)
+    tables = MarkovTables(counted.sizes, 5).fill(counted)
+    tokens, walk = torch.randint(5, (1, 60)), tables.walk()
+    walk.read(*tables.initial(1)[0].tolist())
+    for token, expected in zip(tokens[0].tolist(), tables(tokens)[0], strict=True):
+        walk.read(token)
+        assert torch.equal(walk.probabilities().log(), expected)
+
+
 def test_a_copy_of_the_same_sizes_takes_over_the_weights() -> None:
     counted = Markov.fit([torch.tensor([0, 1, 0, 1, 1])], 1, 2)
     made = MarkovTables(counted.sizes, 2).fill(counted)

@@ -1,15 +1,17 @@
 """Runs that combine a network with a baseline: the baseline is in the weights, and everything that predicts uses both."""
 
+import json
+import random
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 
 import recurra as rc
 from recurra.data.log_tasks import log_rows, synthetic_log
-from recurra.errors import OptionError
+from recurra.errors import DataError, OptionError
 from recurra.tasks.catalogue import find_recipe
 
 EVENTS: dict[str, Any] = {"hidden_size": 4, "steps": 12, "validate_every": 6, "batch_size": 16}
@@ -66,6 +68,90 @@ class TestEvents:
     def test_steps_and_dropout_follow_from_the_cases(self, tmp_path: Path, log: list[dict[str, Any]]) -> None:
         run = rc.train("events", log, out=tmp_path / "run", **EVENTS)
         assert (run.settings.model.dropout, run.settings.training.learning_rate) == (0.5, 3e-3)
+
+
+class TestText:
+    """Counts beside a language model: of one long text, and of lines."""
+
+    TEXT = (
+        "".join(f"{a} {b} {c}. " for a in ("the cat", "a dog") for b in ("saw", "ate") for c in ("a mat", "the hat"))
+        * 30
+    )
+    SMALL: ClassVar[dict[str, Any]] = {"hidden_size": 8, "steps": 12, "validate_every": 6, "batch_size": 4}
+
+    def test_what_a_run_predicts_with_needs_no_data(self, tmp_path: Path) -> None:
+        run = rc.train(
+            "text", [self.TEXT], out=tmp_path / "run", combine="baseline", truncation="every:8", **self.SMALL
+        )
+        assert 0 < float(run.model.share) <= 1
+        scores = run.evaluate().scores
+        first, alone, *_ = scores
+        order, share = run.model.baseline.order, float(run.model.share)
+        assert first == (f"lstm-8 and {share:.0%} markov order {order}" if share < 1 else f"markov order {order} alone")
+        assert alone == "lstm-8"
+        assert scores[first]["nats"] < scores[alone]["nats"]
+        written, score = run.sample(prime="the ", length=30, seed=1), run.score("the cat", baselines=False)
+        assert list(score.logs) == [first, alone]
+        answer = run.stream().step("the ")
+        for path in (tmp_path / "run").glob("data*"):
+            path.unlink() if path.is_file() else None
+        again = rc.open(tmp_path / "run")
+        assert again.sample(prime="the ", length=30, seed=1) == written
+        assert again.stream().step("the ") == answer
+        assert not again.model.training
+        assert again.score("the cat", baselines=False).to_json() == score.to_json()
+        assert "The network alone is exported" in str(again.export("weights"))
+
+    def test_a_stream_gives_the_same_bits_in_pieces(self, tmp_path: Path) -> None:
+        run = rc.train(
+            "text", [self.TEXT], out=tmp_path / "run", combine="baseline", truncation="every:8", **self.SMALL
+        )
+        whole, pieces, moved = run.stream(), run.stream(), run.stream()
+        answer = whole.step("a dog ate")
+        for part in ("a d", "o", "g at"):
+            pieces.step(part)
+        moved.state = pieces.state
+        assert pieces.step("e") == moved.step("e") == answer
+
+    @pytest.mark.parametrize("combine", ["none", "auto"])
+    def test_a_network_that_is_not_surely_better_has_no_part(self, tmp_path: Path, combine: str) -> None:
+        lines = ["".join(random.Random(k).choices("abc", k=8)) + "d" for k in range(120)]
+        run = rc.train("names", lines, out=tmp_path / "run", combine=combine, embedding_size=4, **self.SMALL)
+        first = next(iter(run.evaluate().scores))
+        found = run.compare()
+        assert found is not None
+        if combine == "none":
+            assert run.model.baseline is None
+            assert first == "lstm-8"
+            assert found.combined is None
+            assert "Try model.combine=auto" in str(found)
+        else:
+            assert float(run.model.share) == 1
+            assert first.startswith("markov order")
+            assert "the run does not predict with it alone" in str(found)
+
+    def test_it_resumes_to_the_same_numbers(self, tmp_path: Path, cut_off: Any) -> None:
+        how = self.SMALL | {"combine": "auto", "truncation": "every:8"}
+        whole = rc.train("text", [self.TEXT], out=tmp_path / "whole", **how)
+        with cut_off():
+            rc.train("text", [self.TEXT], out=tmp_path / "cut", **how)
+        resumed = rc.open(tmp_path / "cut").resume()
+        assert resumed.digest() == whole.digest()
+
+    def test_sizes_that_no_counts_have_are_refused(self, tmp_path: Path) -> None:
+        run = rc.train("text", [self.TEXT], out=tmp_path / "run", truncation="every:8", **self.SMALL)
+        file = run.path / "vocabulary.json"
+        kept = json.loads(file.read_text())
+        file.write_text(json.dumps(kept | {"markov": [[5, 1], [7, 2]]}))
+        (run.path / "manifest.json").unlink()
+        with pytest.warns(rc.RunWarning, match="manifest.json"), pytest.raises(DataError, match="no counts have"):
+            rc.open(run.path).sample(length=3)
+
+    @pytest.mark.parametrize("recipe", ["lengths", "words", "fixed-window"])
+    def test_models_that_have_no_place_for_counts_refuse_them(self, recipe: str) -> None:
+        more = {"softmax": "adaptive"} if recipe == "words" else {}
+        with pytest.raises(OptionError, match="combine"):
+            find_recipe(recipe)([self.TEXT], combine="baseline", **more).check()
 
 
 class TestForecast:

@@ -53,6 +53,7 @@ def live(steps: int, folder: Path) -> rc.Run:
         data=["abcab bca " * 200],
         cell="elman",
         hidden_size=4,
+        combine="none",  # of so little a text, counts alone would be what is sampled
         batch_size=1,
         truncation="every:4",
         steps=steps,

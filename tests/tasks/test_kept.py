@@ -6,6 +6,7 @@ import pytest
 
 import recurra as rc
 from recurra.errors import DataError, RunError
+from recurra.models.markov_tables import check_sizes
 from recurra.tasks.catalogue import RECIPES
 from recurra.tasks.kept import check_kept
 from recurra.tasks.task import Task
@@ -59,6 +60,11 @@ def test_sizes_that_no_counts_have(sizes: list[list[int]]) -> None:
     chosen = RECIPES["events"]
     with pytest.raises(DataError, match="which no counts have"):
         chosen.task(chosen.settings, vocabulary=kept).make_model()
+
+
+def test_sizes_that_take_too_much_memory() -> None:
+    with pytest.raises(DataError, match="20,000,000 runs of tokens"):
+        check_sizes([[10**8, 1], [10**8, 10**8]])
 
 
 def test_the_largest_seed() -> None:

@@ -25,7 +25,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, rc.Run]:
     walks = [np.random.default_rng(k).normal(size=5 + k % 9).cumsum() for k in range(60)]
     labels = ["up" if walk[-1] > walk[0] else "down" for walk in walks]
     return {
-        "text": rc.train("text", [TEXT * 40] * 3, out=place / "text", hidden_size=8, batch_size=4, **few),
+        "text": rc.train(
+            "text", [TEXT * 40] * 3, out=place / "text", hidden_size=8, batch_size=4, combine="none", **few
+        ),
         "tomita": rc.train("tomita", out=place / "tomita", hidden_size=8, **few),
         "forecast": rc.train("forecast", series, out=place / "forecast", hidden_size=8, **few),
         "classify": rc.train("classify", (walks, labels), out=place / "classify", hidden_size=8, **few),

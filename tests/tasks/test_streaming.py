@@ -22,7 +22,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[rc.Run, li
     pieces = [[[60, 64], [62], []] * 4] * 3
     binary: dict[str, Any] = {"head": "bernoulli", "change": False}
     return {
-        "text": (rc.train("text", [TEXT * 40] * 3, out=place / "a", batch_size=4, **FEW), list("the dog sat")),
+        "text": (
+            rc.train("text", [TEXT * 40] * 3, out=place / "a", batch_size=4, combine="none", **FEW),
+            list("the dog sat"),
+        ),
+        "counted": (
+            rc.train("text", [TEXT * 40] * 3, out=place / "h", batch_size=4, combine="baseline", **FEW),
+            list("the dog sat"),
+        ),
         "tomita": (rc.train("tomita", out=place / "b", **FEW), list("010011")),
         "forecast": (rc.train("forecast", WAVES, out=place / "c", log=True, **FEW), [0.5, 1.5, None, 2.0]),
         "mixture": (rc.train("forecast", WAVES, out=place / "d", head="mixture", **FEW), [[0.5], [1.5], [2.5]]),
@@ -35,7 +42,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[rc.Run, li
     }
 
 
-NAMES = ("text", "tomita", "forecast", "mixture", "quantiles", "binary", "piano-roll")
+NAMES = ("text", "counted", "tomita", "forecast", "mixture", "quantiles", "binary", "piano-roll")
 
 
 def whole(inputs: list[Any]) -> Any:

@@ -4,6 +4,7 @@ from recurra.models.autoregression import Autoregression, LinearPast, find_seaso
 from recurra.models.bag_of_tokens import BagOfTokens
 from recurra.models.classify import Classifier
 from recurra.models.conditioned import ConditionedLanguageModel
+from recurra.models.counted import CountedLanguageModel
 from recurra.models.decision_tree import DecisionTree, grow_tree
 from recurra.models.events import EventModel
 from recurra.models.feedforward import (
@@ -37,6 +38,7 @@ __all__ = [
     "Classifier",
     "ConditionedLanguageModel",
     "Continuation",
+    "CountedLanguageModel",
     "DecisionTree",
     "EchoState",
     "Ending",

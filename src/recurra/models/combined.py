@@ -56,8 +56,9 @@ def choose_share(
 
 
 def choose_safely(sums: Float[Tensor, "2 W"], squares: Float[Tensor, "2 W"], count: int, how: str) -> float:
-    """The one of `WITH_ALL` with the highest gain. With `auto` the baseline alone, unless the gain over that is above the noise;
-    and the network alone, where that is above the noise too and the combination no better than it.
+    """The share of `WITH_ALL` with the highest gain. With `auto`: the baseline alone, unless the gain of that share over the
+    baseline is above `SAFE` standard errors; the network alone, if it beats the baseline by as much and the mixture does not beat
+    the network by `SURE` standard errors.
 
     - `sums`, `squares`: of gains over the network alone, and over the baseline alone; as for `choose_share`.
     """

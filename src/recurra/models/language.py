@@ -12,6 +12,7 @@ from recurra.layers.adaptive_softmax import AdaptiveSoftmax
 from recurra.layers.deep import StopLinear
 from recurra.layers.dropout import check_share
 from recurra.layers.recurrent import Recurrent
+from recurra.models.markov_tables import MarkovTables
 from recurra.models.sequence import SequenceModel
 from recurra.types import Float, Int
 
@@ -33,6 +34,8 @@ class LanguageModel(SequenceModel):
     - `deep_input`, `deep_output`: so many extra tanh layers before and after the recurrent ones.
     - `stop`: the token that ends a sequence, where its probability is emitted apart at each step: first σ(s_t) that there is no
       further token, then a softmax over the others. `None`: the end is a token like any other.
+    - `baseline`: counts that the run predicts with besides, by their `share` (`CountedLanguageModel`); the model itself is the
+      network alone.
 
     ```python
     model = rc.models.LanguageModel(65, rc.Recurrent("lstm", 32, 128, layers=2, dropout=0.1))
@@ -42,6 +45,7 @@ class LanguageModel(SequenceModel):
     """
 
     output: Any
+    share: Tensor
 
     def __init__(
         self,
@@ -55,6 +59,7 @@ class LanguageModel(SequenceModel):
         deep_input: int = 0,
         deep_output: int = 0,
         stop: int | None = None,
+        baseline: MarkovTables | None = None,
     ):
         if choose_from("softmax", softmax, SOFTMAXES) == "adaptive" and (tied or deep_output or stop is not None):
             raise OptionError(
@@ -76,6 +81,9 @@ class LanguageModel(SequenceModel):
             self.output = AdaptiveSoftmax(recurrent.output_size, vocabulary_size)
         if tied:
             self.output.weight = self.embedding.weight
+        self.baseline = baseline
+        if baseline is not None:
+            self.register_buffer("share", torch.zeros(()))
 
     def embed(self, inputs: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
         vectors = self.embedding(inputs)

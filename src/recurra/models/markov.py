@@ -37,12 +37,45 @@ class _Grams:
 
 
 @dataclass(frozen=True)
-class _Level:
+class Level:
     """The part of the probability that comes from runs of n tokens."""
 
     keys: Ids
     share: npt.NDArray[np.float64]  # of a run, given its first n - 1 tokens
     rest: npt.NDArray[np.float64]  # of the first n - 1 tokens: what is left to the shorter runs
+
+
+class Walk:
+    """A Markov model along one sequence: the probability of the token after those that were read, one after another.
+
+    Of the last n tokens for n = 0, 1, … the place among the runs of n tokens is kept, up to the longest that was ever counted: a
+    longer run has all shorter ones in it. It holds once as many tokens were read as the model looks back at.
+    """
+
+    def __init__(self, levels: Sequence[Level], vocabulary_size: int):
+        self._levels, self._V = levels, vocabulary_size
+        self._places = [0]
+
+    def read(self, *tokens: int) -> None:
+        for token in tokens:
+            places = [0]
+            for level, before in zip(self._levels[:-1], self._places, strict=False):
+                key = before * (self._V + 1) + token
+                place = int(level.keys.searchsorted(key))
+                if place == len(level.keys) or level.keys[place] != key:
+                    break
+                places.append(place)
+            self._places = places
+
+    def probabilities(self) -> Float[Tensor, " V"]:
+        V = self._V
+        p = np.full(V + 1, 1 / V)
+        for level, place in zip(self._levels, self._places, strict=False):
+            first = place * (V + 1)
+            low, high = level.keys.searchsorted((first, first + V + 1))
+            p *= level.rest[place]
+            p[level.keys[low:high] - first] += level.share[low:high]
+        return torch.from_numpy(p[:V])
 
 
 class Markov:
@@ -64,7 +97,7 @@ class Markov:
     ```
     """
 
-    def __init__(self, levels: Sequence[_Level], vocabulary_size: int):
+    def __init__(self, levels: Sequence[Level], vocabulary_size: int):
         self.levels = levels
         self.order, self.vocabulary_size = len(levels) - 1, vocabulary_size
 
@@ -112,18 +145,9 @@ class Markov:
         V = self.vocabulary_size
         given = torch.as_tensor(context, dtype=torch.int64)
         _check_tokens(given, V)
-        line = [V] * self.order + given.tolist()
-        p = np.full(V + 1, 1 / V)
-        for n, level in enumerate(self.levels):
-            place = 0
-            for k, token in enumerate(line[len(line) - n :]):
-                place = int(_find(self.levels[k].keys, np.array([place * (V + 1) + token]))[0])
-                if place < 0:
-                    return torch.from_numpy(p[:V])
-            low, high = np.searchsorted(level.keys, [place * (V + 1), (place + 1) * (V + 1)])
-            p *= level.rest[place]
-            p[level.keys[low:high] - place * (V + 1)] += level.share[low:high]
-        return torch.from_numpy(p[:V])
+        walk = Walk(self.levels, V)
+        walk.read(*[V] * self.order, *given.tolist())
+        return walk.probabilities()
 
     def _log_probabilities(self, ids: Data) -> Iterable[npt.NDArray[np.float64]]:
         V = self.vocabulary_size
@@ -184,7 +208,7 @@ def _number(values: Ids) -> tuple[Ids, Ids, Places]:
     return values[new], order[new], places
 
 
-def _discount(keys: Ids, counts: Ids, contexts: int, base: int) -> _Level:
+def _discount(keys: Ids, counts: Ids, contexts: int, base: int) -> Level:
     """Take a discount from each run's count, and leave what was taken to the shorter runs."""
     discounts = _discounts(counts)
     place = keys // base
@@ -193,7 +217,7 @@ def _discount(keys: Ids, counts: Ids, contexts: int, base: int) -> _Level:
     left = np.bincount(place, weights=taken, minlength=contexts)
     seen = total > 0
     safe = np.where(seen, total, 1)
-    return _Level(keys, (counts - taken) / safe[place], np.where(seen, left / safe, 1))
+    return Level(keys, (counts - taken) / safe[place], np.where(seen, left / safe, 1))
 
 
 def _discounts(counts: Ids) -> npt.NDArray[np.float64]:

@@ -7,8 +7,29 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from recurra.models.markov import Markov
+from recurra.errors import DataError, quoted
+from recurra.models.markov import Level, Markov, Walk
 from recurra.types import Float, Int
+
+MOST_RUNS = 20_000_000
+"""Of all lengths together, kept with a model: 240 MB, and what a header may claim."""
+
+
+def check_sizes(sizes: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+    """Refuse the sizes of counts in a `vocabulary.json` that no counts have."""
+    contexts = [1, *(each[0] for each in sizes if each)]  # of runs of n + 1 tokens: the runs of n
+    if not sizes or not all(
+        len(each) == 2 and each[0] > 0 and each[1] == n for each, n in zip(sizes, contexts, strict=False)
+    ):
+        raise DataError(
+            f"vocabulary.json: markov has the sizes {quoted(sizes)}, which no counts have. Put back a copy of it."
+        )
+    if sum(runs for runs, _ in sizes) > MOST_RUNS:
+        raise DataError(
+            f"model.combine: counts of more than {MOST_RUNS:,} runs of tokens are not kept with a model. Set "
+            "model.combine=none, or read less (data.limit)."
+        )
+    return sizes
 
 
 class MarkovTables(nn.Module):
@@ -33,20 +54,45 @@ class MarkovTables(nn.Module):
 
     def fill(self, counted: Markov) -> MarkovTables:
         """Take over the numbers of a model of the same sizes."""
+        if counted.sizes != self.sizes:
+            raise DataError(
+                "the counts of this text have other sizes than those that were saved: it has changed since. Resume with the text "
+                "that the run began with, or train anew."
+            )
         for n, level in enumerate(counted.levels):
             for name, values in (("keys", level.keys), ("share", level.share), ("rest", level.rest)):
                 self.get_buffer(f"{name}_{n}").copy_(torch.from_numpy(values))
         return self
 
-    def forward(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
-        """log P of the token after each step, given those before it; before the first there is nothing."""
+    @property
+    def sizes(self) -> list[tuple[int, int]]:
+        """As `Markov.sizes`."""
+        levels = range(self.order + 1)
+        return [(len(self.get_buffer(f"keys_{n}")), len(self.get_buffer(f"rest_{n}"))) for n in levels]
+
+    def walk(self) -> Walk:
+        """The same along one sequence, in a fraction of the time."""
+        kept = ("keys", "share", "rest")
+        levels = [[self.get_buffer(f"{name}_{n}").cpu().numpy() for name in kept] for n in range(self.order + 1)]
+        return Walk([Level(*each) for each in levels], self.vocabulary_size)
+
+    def initial(self, batch_size: int) -> Int[Tensor, "B K"]:
+        """What stands before the first token: nothing, K = `order` times."""
+        device = self.get_buffer("keys_0").device
+        return torch.full((batch_size, self.order), self.vocabulary_size, device=device)
+
+    def forward(self, tokens: Int[Tensor, "B T"], past: Int[Tensor, "B K"] | None = None) -> Float[Tensor, "B T V"]:
+        """log P of the token after each step, given those before it, and the K = `order` tokens before these (`initial`)."""
         (B, T), V = tokens.shape, self.vocabulary_size
-        line = torch.cat([tokens.new_full((B, 1), V), tokens], dim=1)
+        before_all = self.initial(B) if past is None else past
+        line = torch.cat([before_all, tokens], dim=1)
         contexts = [torch.zeros_like(line)]
         for n in range(self.order):
             before = torch.cat([contexts[-1][:, :1], contexts[-1][:, :-1]], dim=1)  # the first stands after more of V
             contexts.append(torch.where(before >= 0, self._find(n, before * (V + 1) + line), -1))
-        unlike, places = torch.stack(contexts, dim=-1)[:, 1:].reshape(B * T, -1).unique(dim=0, return_inverse=True)
+        unlike, places = (
+            torch.stack(contexts, dim=-1)[:, self.order :].reshape(B * T, -1).unique(dim=0, return_inverse=True)
+        )
         every = torch.arange(V, device=tokens.device)
         p = torch.full((len(unlike), V), 1 / V, dtype=torch.float64, device=tokens.device)
         for n in range(self.order + 1):

@@ -16,12 +16,12 @@ from torch import Tensor
 from recurra.analysis.automata.reading import Reading
 from recurra.data.cases import CaseBatch, CaseCode, Cases, Coded, in_order
 from recurra.data.events import TIME_FEATURES, TIME_NAMES, Case, EventLog, read_log
-from recurra.errors import DataError, OptionError, quoted
+from recurra.errors import DataError, OptionError
 from recurra.models.combined import COMBINE
 from recurra.models.draws import draw_numbers
 from recurra.models.events import EventModel, Following
 from recurra.models.markov import Markov, best_markov
-from recurra.models.markov_tables import MarkovTables
+from recurra.models.markov_tables import MarkovTables, check_sizes
 from recurra.tasks.capabilities import Probe
 from recurra.tasks.event_reading import draw_from, strings_of, usual_vectors
 from recurra.tasks.recipe import RECIPES, Derived, recipe
@@ -33,8 +33,6 @@ from recurra.training.objectives import batch_weights, weighted_nll
 from recurra.training.tree_penalty import Steps
 from recurra.types import DEEPEST, MOST, Float, Int, setting
 
-MOST_RUNS = 10**8
-"""Runs of tokens that counts may have."""
 PREFIXES = (2, 3, 4, 5)
 """Lengths of the beginnings of cases for which accuracy is given apart; the last one stands for all longer ones too."""
 END = "(end of case)"
@@ -205,13 +203,7 @@ class EventTask(StepTask[EventModel]):
         times = TIME_FEATURES if self.code.has_times else 0
         layers = self.make_recurrent(self.settings.model.embedding_size * (1 + len(values)) + times)
         sizes = (self.vocabulary or {}).get("markov")
-        if sizes is not None and not all(
-            len(each) == 2 and min(each) >= 0 and max(each) <= MOST_RUNS for each in sizes
-        ):
-            raise DataError(
-                f"vocabulary.json: markov has the sizes {quoted(sizes)}, which no counts have. Put back a copy of it."
-            )
-        baseline = None if sizes is None else MarkovTables(sizes, self.code.end + 1)
+        baseline = None if sizes is None else MarkovTables(check_sizes(sizes), self.code.end + 1)
         predicted = list(self.predicted.values())
         return EventModel(layers, len(self.code.activities), values, times, predicted=predicted, baseline=baseline)
 

@@ -22,9 +22,11 @@ from recurra.data.text import (
 from recurra.data.tokenizers import Tokenizer, tokenizer_from_json
 from recurra.errors import DataError, OptionError
 from recurra.layers.adaptive_softmax import AdaptiveSoftmax
-from recurra.models.combined import best_share, mixed
+from recurra.models.combined import COMBINE, best_share, mixed
+from recurra.models.counted import predictor
 from recurra.models.language import SOFTMAXES, LanguageModel
 from recurra.models.markov import Markov
+from recurra.models.markov_tables import MarkovTables, check_sizes
 from recurra.models.sampling import Choice, sample
 from recurra.tasks import word_vectors
 from recurra.tasks.capabilities import Probe
@@ -36,7 +38,14 @@ from recurra.tasks.settings import idle_settings
 from recurra.tasks.streaming import Streaming, most_probable, tokens
 from recurra.tasks.task import M, Settings, StepModelSettings, StepTask, count_parameters
 from recurra.training.dynamic_evaluation import evaluate_dynamically
-from recurra.training.evaluation import evaluate, evaluate_window, log_probabilities
+from recurra.training.evaluation import (
+    evaluate,
+    evaluate_window,
+    evaluating,
+    fit_share,
+    log_probabilities,
+    target_logs,
+)
 from recurra.training.loop import Trainer, Training
 from recurra.training.neural_cache import choose_cache, with_cache
 from recurra.training.objectives import weighted_nll
@@ -48,12 +57,20 @@ from recurra.types import DEEPEST, MOST, Float, Int, setting
 ENDINGS = ("symbol", "stop")
 MOST_COUNTED = 5_000_000
 """Tokens of a text up to which a run ends with the Markov model beside it; more take minutes to count."""
+MOST_KEPT = 4_000_000
+"""Runs of tokens that are kept with a model by model.combine=auto: 50 MB in each checkpoint."""
 MANY_WORDS = {"cpu": 10_000, "cuda": 50_000}
 """A vocabulary of words with more gets an adaptive softmax by the rule of `words`: there a full one takes most of the time."""
 
 
 def _has_maps_of_its_own(settings: Any) -> str | None:
     return "an adaptive softmax has maps of its own" if settings.model.softmax == "adaptive" else None
+
+
+def _has_no_counts(settings: Any) -> str | None:
+    if type(settings) is not LanguageSettings:
+        return "it is for language models that read tokens alone"
+    return _has_maps_of_its_own(settings)
 
 
 def _has_sizes(settings: Any) -> str | None:
@@ -102,6 +119,13 @@ class LanguageModelSettings(StepModelSettings):
             _has_maps_of_its_own(s) if s.data.sequences else "one long text has no end (data.sequences=false)"
         ),
     )
+    combine: str = setting(
+        "none",
+        "what predicts the next token: none (the network alone), baseline (mixed with counts), auto (where that is better)",
+        choices=COMBINE,
+        added=True,
+        idle=_has_no_counts,
+    )
 
 
 @dataclass(frozen=True)
@@ -110,7 +134,7 @@ class LanguageSettings(Settings):
     model: LanguageModelSettings = field(default_factory=LanguageModelSettings)
     soft_targets: float = setting(
         0.0,
-        "share of each training target that is what counts of other sequences predict",
+        "share of each training target that is the prediction of a Markov model counted on other sequences",
         low=0,
         below=1,
         added=True,
@@ -213,7 +237,7 @@ class LanguageTask(TextTask[LanguageModel]):
     """A language model on a text. With the vocabulary of a run folder, the text is needed only for training and evaluation."""
 
     data_kind = "text"
-    keeps: ClassVar[Any] = {**TOKENIZER, "lengths?": {str: int}}
+    keeps: ClassVar[Any] = {**TOKENIZER, "lengths?": {str: int}, "markov?": [[int]]}
     factorisation = (
         "A product of conditionals: P(y1 … yT) = Π P(yt | y1 … yt−1). Each output is fed back as the next input, "
         "so outputs depend on one another."
@@ -239,12 +263,27 @@ class LanguageTask(TextTask[LanguageModel]):
         return self.corpus.tokenizer if self.kept is None else tokenizer_from_json(self.kept)
 
     def make_vocabulary(self) -> dict[str, Any]:
-        """The tokenizer, and for sequences how many had each length: P(τ)."""
+        """The tokenizer; for sequences how many had each length: P(τ); and how many runs of tokens were counted, where the model
+        is combined with them."""
         kept = self.tokenizer.to_json()
+        if self._keeps_counts:
+            kept["markov"] = check_sizes(self.corpus.markov.sizes)
         if self.settings.data.sequences:
             counted = Counter(len(sequence) - 2 for sequence in self.corpus.train)
             kept["lengths"] = {str(length): counted[length] for length in sorted(counted)}
         return kept
+
+    @property
+    def _keeps_counts(self) -> bool:
+        """Whether the model has counts beside the network, which it predicts with where validation prefers that."""
+        if _has_no_counts(self.settings) or self.settings.model.combine == "none":
+            return False
+        if not any(len(part) > 1 for part in self.corpus.valid):
+            return False  # training refuses this
+        if self.settings.model.combine == "baseline":
+            return True
+        few = sum(map(len, self.corpus.train)) <= MOST_COUNTED
+        return few and sum(runs for runs, _ in self.corpus.markov.sizes) <= MOST_KEPT
 
     @property
     def about_data(self) -> str:
@@ -276,6 +315,9 @@ class LanguageTask(TextTask[LanguageModel]):
             return LanguageModel(
                 vocabulary_size, self.make_recurrent(), softmax="adaptive", **made | {"deep_output": 0}
             )
+        sizes = (self.vocabulary or {}).get("markov")
+        if sizes is not None:
+            made["baseline"] = MarkovTables(check_sizes(sizes), vocabulary_size)
         stop = self.tokenizer.end if model.ending == "stop" else None
         return LanguageModel(vocabulary_size, self.make_recurrent(), tied=model.tied, stop=stop, **made)
 
@@ -296,7 +338,23 @@ class LanguageTask(TextTask[LanguageModel]):
             how = {"share": self.settings.soft_targets, "order": corpus.markov.order}
             train = SoftSequences(corpus.train, self.tokenizer.size, **how, **self.batch_options(training=True))
             loss = soft_nll
-        return self.train_on(model, train, lambda model: evaluate(model, valid, ranks=self.ranks).nats, loss=loss)
+        if not self._keeps_counts:
+            return self.train_on(model, train, lambda model: evaluate(model, valid, ranks=self.ranks).nats, loss=loss)
+        assert model.baseline is not None
+        model.baseline.fill(corpus.markov)
+        counted, (_, places) = self._counted(corpus.valid), self._in_order(corpus.valid)
+
+        def compared(evaluated: LanguageModel) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+            for logs, numbers, weights in target_logs(evaluated, valid, places):
+                yield logs, counted[(numbers - 1).clamp(min=0)], weights
+
+        def validate(evaluated: LanguageModel) -> float:
+            with evaluating(evaluated):
+                share, nats = fit_share(compared(evaluated), self.settings.model.combine, self.ranks)
+            evaluated.share.fill_(share)
+            return nats
+
+        return self.train_on(model, train, validate, loss=loss)
 
     def evaluate(
         self,
@@ -308,7 +366,8 @@ class LanguageTask(TextTask[LanguageModel]):
         dynamic: float | None = None,
         cache: bool = False,
     ) -> Evaluation:
-        """Nats, perplexity and bits per token, beside the best order-k Markov model and the mixture of both.
+        """Nats, perplexity and bits per token, beside the best order-k Markov model and the mixture of both. What the run
+        predicts with stands first.
 
         - `window`: also train the fixed-window model with this many tokens. `dynamic`: also score the model while it goes on
           learning from what it has read, at this rate. `cache`: also score it with a neural cache, which is chosen on
@@ -326,8 +385,13 @@ class LanguageTask(TextTask[LanguageModel]):
             read = read_corpus(other, settings.seed, self.tokenizer)
             part, name = [*read.train, *read.valid, *read.test], data
         logs = self._logs(model, part)
-        called = self.called
-        nats = {called: -float(logs.mean())}
+        called, share, both = self.called, _share(model), {}
+        if share or baselines:
+            counter, counted = f"markov order {corpus.markov.order}", self._counted(part)
+            if not share:
+                share = best_share(self._logs(model, corpus.valid), self._counted(corpus.valid))
+            both[self._mixture(share, corpus.markov.order)] = -float(mixed(logs, counted, share).mean())
+        nats = (both if _share(model) else {}) | {called: -float(logs.mean())}
         if dynamic is not None:
             seen, now = (self._small_batches(each) for each in (corpus.train, part))
             nats[f"{called}, dynamic"] = evaluate_dynamically(model, seen, now, rate=dynamic).nats
@@ -338,10 +402,8 @@ class LanguageTask(TextTask[LanguageModel]):
             fixed = fit_window_model(corpus.train, self.tokenizer.size, window, seed=settings.seed)
             nats[f"window of {window}"] = evaluate_window(fixed, self.make_batches(part, training=False)).nats
         if baselines:
-            counter, counted = f"markov order {corpus.markov.order}", self._counted(part)
-            share = best_share(self._logs(model, corpus.valid), self._counted(corpus.valid))
             nats[counter] = -float(counted.mean())
-            nats[f"{called} and {share:.0%} {counter}"] = -float(mixed(logs, counted, share).mean())
+            nats |= both
         scores = {k: {"nats": v, "perplexity": math.exp(min(v, 700)), "bits": v / math.log(2)} for k, v in nats.items()}
         return Evaluation(name, len(logs), scores, self.units)
 
@@ -351,11 +413,17 @@ class LanguageTask(TextTask[LanguageModel]):
         if sum(map(len, corpus.train)) > MOST_COUNTED:
             return None
         logs, counted = self._logs(model, corpus.valid), self._counted(corpus.valid)
-        share = best_share(logs, counted)
+        share = _share(model) or best_share(logs, counted)
         both = -float(mixed(logs, counted, share).mean())
-        note = f"Mixed with {share:.0%} of it: {both:.4f}; recurra evaluate prints both." if share else ""
-        advice = "Try more training.steps, a larger model.hidden_size, or less model.dropout."
         counter = {f"markov order {corpus.markov.order}": -float(counted.mean())}
+        advice = "Try more training.steps, a larger model.hidden_size, or less model.dropout."
+        if _share(model):
+            mixture = self._mixture(share, corpus.markov.order)
+            note = f"The run predicts with {mixture}; model.combine=none leaves counts out"
+            return Comparison("nats", False, -float(logs.mean()), counter, advice, both, note=note)
+        note = f"Mixed with {share:.0%} of it: {both:.4f}; recurra evaluate prints both." if share else ""
+        if share and not self._keeps_counts and not _has_no_counts(self.settings):
+            advice = f"Try model.combine=auto. {advice}"
         return Comparison("nats", False, -float(logs.mean()), counter, advice, note=note)
 
     def compare_orders(self, model: Any, most: int) -> OrderComparison:
@@ -378,12 +446,24 @@ class LanguageTask(TextTask[LanguageModel]):
         line = torch.tensor(ids if self.tokenizer.start is not None else [*self.opening([]), *ids])
         if len(line) < 2:
             raise DataError("an empty text has no token to score. Give one.")
-        with torch.no_grad():
-            predicted = model(line[None, :-1].to(model.output.weight.device))[0][0].double().log_softmax(-1).cpu()
-        logs = {self.called: predicted.gather(1, line[1:, None])[:, 0]}
+        asked: dict[str, Any] = {}
+        if model.baseline is not None and _share(model):
+            asked[self._mixture(_share(model), model.baseline.order)] = predictor(model)
+        logs = {}
+        for called, predicts in (asked | {self.called: model}).items():
+            with evaluating(model):
+                predicted = (
+                    predicts(line[None, :-1].to(model.output.weight.device))[0][0].double().log_softmax(-1).cpu()
+                )
+            logs[called] = predicted.gather(1, line[1:, None])[:, 0]
         if baselines:
             logs[f"markov order {self.corpus.markov.order}"] = self.corpus.markov.log_probabilities([line])
         return TextScore(self.factorisation, [self.token_names[k] for k in line[1:].tolist()], logs)
+
+    def _mixture(self, share: float, order: int) -> str:
+        """What the network and so much of a Markov model are called."""
+        counter = f"markov order {order}"
+        return f"{self.called} and {share:.0%} {counter}" if share < 1 else f"{counter} alone"
 
     def _logs(self, model: LanguageModel, part: list[Tensor]) -> Float[Tensor, " N"]:
         """log P of every token of a part but the first of each sequence, in order."""
@@ -406,6 +486,9 @@ class LanguageTask(TextTask[LanguageModel]):
         if self.settings.data.sequences:
             return Sequences(part, 16, shuffle=False)
         return Chunks(torch.cat(part), 8, 32, shuffle=False)
+
+    def draw(self, model: LanguageModel, ids: list[int], length: int, **how: Any) -> Iterator[int]:
+        return super().draw(predictor(model), ids, length, **how)
 
     def generate(
         self,
@@ -435,7 +518,7 @@ class LanguageTask(TextTask[LanguageModel]):
         """Text in; the most probable next tokens out."""
         names, reads = self.token_names, f"a text, or a list of tokens from 0 to {self.tokenizer.size - 1}"
         return Streaming(
-            model,
+            predictor(model),
             reads,
             lambda given: tokens(given, len(names), lambda text: self.tokenizer.encode(text, unknown="error"), reads),
             lambda logits, top: most_probable(logits, names, top, "tokens"),
@@ -465,12 +548,19 @@ class LanguageTask(TextTask[LanguageModel]):
         )
 
 
+def _share(model: Any) -> float:
+    """Of counts, in what the run predicts with; models that have no place for counts predict alone."""
+    return float(getattr(model, "share", 0.0))
+
+
 @recipe(LanguageTask, "python-source")
 def python_source_recipe() -> LanguageSettings:
     """the source of Python's standard library on this machine; about a minute, needs no download"""
     return LanguageSettings(
         data=TextData(tokens="char", min_count=100, limit=700_000),
-        model=LanguageModelSettings(cell="lstm_coupled", hidden_size=256, embedding_size=64, dropout=0.15),
+        model=LanguageModelSettings(
+            cell="lstm_coupled", hidden_size=256, embedding_size=64, dropout=0.15, combine="auto"
+        ),
         training=Training(
             steps=3000,
             batch_size=16,
@@ -489,7 +579,7 @@ def text() -> LanguageSettings:
     """any text file: data.path=FILE"""
     return LanguageSettings(
         data=TextData(tokens="char", valid=0.1, test=0.0),
-        model=LanguageModelSettings(cell="lstm", hidden_size=320, embedding_size=64, dropout=0.15),
+        model=LanguageModelSettings(cell="lstm", hidden_size=320, embedding_size=64, dropout=0.15, combine="auto"),
         training=Training(
             steps=4600,
             batch_size=16,
@@ -507,7 +597,9 @@ def names() -> LanguageSettings:
     """any file with one short sequence per line: data.path=FILE"""
     return LanguageSettings(
         data=TextData(tokens="char", sequences=True, valid=0.1, test=0.1),
-        model=LanguageModelSettings(cell="lstm", hidden_size=512, embedding_size=32, dropout=0.5, input_dropout=0.1),
+        model=LanguageModelSettings(
+            cell="lstm", hidden_size=512, embedding_size=32, dropout=0.5, input_dropout=0.1, combine="auto"
+        ),
         # targets that counts smooth: with those of the data alone, short lines are learned by heart as the rate falls
         soft_targets=0.3,
         training=Training(
@@ -566,7 +658,7 @@ def words_rule(task: LanguageTask) -> Iterator[Derived]:
         yield Derived("model.hidden_size", min(1024, max(64, 32 * round(2 * (tokens / 20_000) ** (1 / 3)))), why)
     # a text that is read often is learned by heart
     yield Derived("model.dropout", 0.5 if tokens < 300_000 else 0.4 if tokens < 3_000_000 else 0.2, why)
-    needs_full = {"model.tied", "model.deep_output", "model.ending"} & (task.given or set())
+    needs_full = {"model.tied", "model.deep_output", "model.ending", "model.combine"} & (task.given or set())
     many = vocabulary > MANY_WORDS[task.settings.device]
     if many and task.settings.data.tokens == "word" and not needs_full:
         yield Derived("model.softmax", "adaptive", f"a vocabulary of {vocabulary:,}")

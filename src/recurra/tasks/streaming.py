@@ -19,6 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from recurra.errors import DataError, OptionError
 from recurra.layers.recurrent import Recurrent
 from recurra.layers.rowwise import by_rows, runs_by_rows
+from recurra.models.counted import CountedLanguageModel
 from recurra.models.heads import Bernoulli, Chain, Head
 from recurra.models.sequence import SequenceModel
 from recurra.types import Float, State
@@ -39,7 +40,7 @@ class Streaming:
     - `opening`: what the model reads before the first input.
     """
 
-    model: SequenceModel
+    model: SequenceModel | CountedLanguageModel
     reads: str
     encode: Callable[[Any], Tensor]
     answer: Callable[[Float[Tensor, "N V"], int], list[Answer]]

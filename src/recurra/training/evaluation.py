@@ -19,8 +19,10 @@ from recurra.training.distributed import Ranks
 from recurra.training.objectives import batch_weights, weighted_nll
 from recurra.training.soundness import enough_memory
 from recurra.training.truncation import Loss
-from recurra.types import Float, State
+from recurra.types import Float, Int, State
 
+TIE = 1e-6
+"""What a network's own nats count where its baseline predicts alone."""
 CHUNK = 512
 """How many steps are run at a time."""
 
@@ -130,14 +132,22 @@ def log_probabilities(model: SequenceModel, batches: Batches, places: Batches) -
     values: list[Tensor] = []
     found: list[Tensor] = []
     with evaluating(model):
-        where = (chunk.targets for place in places.one_pass() for chunk in _chunks(place))
-        for (chunk, predicted), numbers in zip(_read(model, batches.one_pass()), where, strict=True):
-            targets = chunk.targets.to(predicted.device)
-            logs = predicted.double().log_softmax(-1).gather(-1, targets[..., None])[..., 0].cpu()
-            counts = batch_weights(chunk, "mean", torch.device("cpu"), torch.float32) > 0
-            values.append(logs[counts])
-            found.append(numbers[counts] - 1)
+        for logs, numbers, weights in target_logs(model, batches, places):
+            values.append(logs[weights > 0])
+            found.append(numbers[weights > 0] - 1)
     return torch.cat(values)[torch.cat(found).argsort()]
+
+
+def target_logs(
+    model: SequenceModel, batches: Batches, places: Batches
+) -> Iterator[tuple[Float[Tensor, "B T"], Int[Tensor, "B T"], Float[Tensor, "B T"]]]:
+    """Chunk by chunk: log P of the targets, where each belongs (`places`, as for `log_probabilities`), and its weight, which is 0
+    past an end."""
+    where = (chunk.targets for place in places.one_pass() for chunk in _chunks(place))
+    for (chunk, predicted), numbers in zip(_read(model, batches.one_pass()), where, strict=True):
+        targets = chunk.targets.to(predicted.device)
+        logs = predicted.double().log_softmax(-1).gather(-1, targets[..., None])[..., 0].cpu()
+        yield logs, numbers, batch_weights(chunk, "mean", torch.device("cpu"), torch.float64)
 
 
 def fit_share(
@@ -145,7 +155,8 @@ def fit_share(
     how: str,
     ranks: Ranks = Ranks(),
 ) -> tuple[float, float]:
-    """The share of a baseline in its mixture with a network, and the mixture's nats per step.
+    """The share of a baseline in its mixture with a network, and the mixture's nats per step; where the baseline is alone, with
+    `TIE` times the network's.
 
     - `batches`: log P of the targets by the network and by the baseline, and 1 for each step that counts, 0 for others; a row
       is an example. `how`: `baseline` takes the share with the highest gain. `auto` takes it where its gain over the baseline
@@ -161,7 +172,9 @@ def fit_share(
         sums += torch.cat([*found, first.new_tensor([len(first)])]).double().cpu()
     gained, squares, (logs, steps, rows) = ranks.sum(sums).split([2 * W, 2 * W, 3])
     share = choose_safely(gained.view(2, W), squares.view(2, W), max(1, int(rows)), how)
-    return share, -float(logs + gained[WITH_ALL.index(share)]) / max(1.0, float(steps))
+    nats = -float(logs + gained[WITH_ALL.index(share)]) / max(1.0, float(steps))
+    # the baseline alone is as good at every validation: then the network still decides which checkpoint is the best
+    return share, nats if share < 1 else nats - TIE * float(logs) / max(1.0, float(steps))
 
 
 def _read(model: SequenceModel, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Tensor]]:

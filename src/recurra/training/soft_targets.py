@@ -1,4 +1,4 @@
-"""Soft targets: a share of what each step is to predict is what counts of other sequences predict there.
+"""Soft targets: a share of each target is the prediction of a Markov model that was counted on other sequences.
 
 Which token follows in a training sequence is one draw, and a network that is large for its data learns the draws by heart. A
 Markov model knows less but smooths better, so that both mixed predict best. Here the network learns that mixture itself.
@@ -30,8 +30,8 @@ AT_ONCE = 256
 
 
 class SoftSequences(Sequences):
-    """Sequences whose targets are probabilities `[B, T, V]`: (1 − share) at the true token, and `share` of what counts of
-    other sequences predict.
+    """Sequences whose targets are probabilities `[B, T, V]`: (1 − share) at the true token, and `share` of the prediction of a
+    Markov model that was counted on other sequences.
 
     - `order`: of the Markov models that count.
     """
