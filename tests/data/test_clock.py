@@ -38,8 +38,9 @@ def test_what_follows(cells: tuple[str, ...], following: list[str]) -> None:
         (("2024-01-03", "2024-01-02"), "row 3: when 2024-01-02 does not come after"),
         (
             ("2024-01-01", "2024-01-02", "2024-01-04", "2024-01-05"),
-            "row 4: when 2024-01-04 is 172800 after the row before, where a step is 86400 seconds",
+            "row 4: when 2024-01-04 is 172800 s after the row before, where a step is 86400 s",
         ),
+        (("2024-01-01", "2024-01-02", "2024-01-05", "2024-01-03"), "row 5: when 2024-01-03 does not come after"),
         (("2024-01-01",), "1 rows have no step"),
     ],
 )

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from recurra.data.clock import UnevenError
 from recurra.data.series import Scaling, Series, filled, read_series, read_timed_series
 from recurra.errors import DataError, OptionError
 
@@ -103,11 +104,24 @@ class TestTimed:
         file = write(tmp_path, "day,a\n2024-01-04,1\n2024-01-05,2\n2024-01-08,3\n2024-01-09,4\n")
         series = read_timed_series(file)
         assert series.clock is None
-        assert series.remarks == ("steps of day are uneven (259200 after 86400): each row is one",)
-        with pytest.raises(DataError, match="row 4: day 2024-01-08 is 259200 after the row before"):
+        assert series.remarks == ("steps of day are uneven (259200 s where most are 86400 s): each row is one",)
+        with pytest.raises(DataError, match="row 4: day 2024-01-08 is 259200 s after the row before"):
             read_timed_series(file, (), "day")
         with pytest.raises(DataError, match="Sort them"):
             read_timed_series(write(tmp_path, "day,a\n2024-01-05,1\n2024-01-04,2\n"))
+
+    def test_uneven_steps_in_a_folder_with_a_long_name(self, tmp_path: Path) -> None:
+        """What is too long for a message is cut, and stays the same kind of error."""
+        (tmp_path / ("long" * 40)).mkdir()
+        file = write(tmp_path / ("long" * 40), "day,a\n2024-01-04,1\n2024-01-05,2\n2024-01-08,3\n2024-01-09,4\n")
+        assert "259200 s where most are" in read_timed_series(file).remarks[0]
+        with pytest.raises(UnevenError, match="after the row before") as caught:
+            read_timed_series(file, (), "day")
+        assert len(str(caught.value)) <= 300
+
+    def test_a_text_with_empty_cells_is_left_out(self, tmp_path: Path) -> None:
+        file = write(tmp_path, "date,load,note\n2024-01-01,3,holiday\n2024-01-02,4,\n2024-01-03,5,ok\n")
+        assert read_timed_series(file).names == ("load",)
 
     def test_columns_without_a_number_are_left_out_and_named(self, tmp_path: Path) -> None:
         file = write(tmp_path, "date,a,sky\n2024-01-01,1,sun\n2024-01-02,2,rain\n")

@@ -229,6 +229,18 @@ def test_what_the_short_way_does_not_know_takes_the_long_one(taken):
     assert not any(taken)
 
 
+def test_dropout_of_its_own_mode_or_kind(taken):
+    """As it is sampled at inference, or replaced."""
+    x = torch.randn(2, 3, 8)
+    layer = Recurrent("lstm", 8, 8, layers=2, dropout=0.5).eval()
+    assert torch.equal(layer(x).outputs, layer(x).outputs)
+    layer.dropout.train()
+    assert not torch.equal(layer(x).outputs, layer(x).outputs)
+    layer.train().dropout = torch.nn.Identity()
+    layer(x)
+    assert taken == [True, True, False, False, False]
+
+
 def test_an_engine_that_cannot_run_says_so():
     with torch.no_grad(), pytest.raises(EngineError, match="torch has kernels for"):
         Recurrent("gru", 8, 16, engine="vendor")(torch.randn(2, 1, 8))

@@ -8,6 +8,7 @@ from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
 
 from recurra import Recurrent, Stepper
+from recurra.layers.dropout import Dropout
 
 
 def near(found, expected):
@@ -47,6 +48,7 @@ def test_another_default_device_changes_nothing(lengths):
     with torch.device("meta"):
         near(layer(x, lengths=lengths).outputs, expected)
         near(Stepper(layer).chunk(x[0]), stepped)
+        assert Dropout(0.5)(x).device == x.device
 
 
 @pytest.mark.parametrize(("cell", "options"), [("lstm", {"bias": False}), ("lru", {}), ("clockwork", {})])

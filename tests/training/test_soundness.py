@@ -13,6 +13,7 @@ import recurra as rc
 from recurra.cli.main import run as recurra
 from recurra.errors import DataError, OptionError, RunError
 from recurra.runs.checkpoint import Checkpoint
+from recurra.tasks.following import belonging
 from recurra.training.clipping import clip_gradients
 from recurra.training.soundness import PATIENCE, RATIO, LossWatch, check_weights, enough_memory
 
@@ -163,6 +164,13 @@ def test_what_does_not_fit_into_memory_is_a_sentence() -> None:
     with pytest.raises(OptionError, match="does not fit into memory"), enough_memory():
         torch.empty(2**60)
     with pytest.raises(RuntimeError, match="shapes"), enough_memory():
+        torch.zeros(2, 3) @ torch.zeros(2, 3)
+
+
+def test_too_little_memory_is_no_sign_of_another_run() -> None:
+    with pytest.raises(OptionError, match="does not fit into memory"), belonging("runs/a: the checkpoint"):
+        torch.empty(2**60)
+    with pytest.raises(RunError, match="changed by hand"), belonging("runs/a: the checkpoint"):
         torch.zeros(2, 3) @ torch.zeros(2, 3)
 
 

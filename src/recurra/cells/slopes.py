@@ -20,6 +20,13 @@ _CHOOSING = ("where", "relu", "clamp", "minimum", "maximum")
 """Operations whose partial derivatives choose: what is not chosen counts nothing, even where it is infinite."""
 
 
+def _times(factor: Tensor | float, value: Tensor | float, choosing: bool) -> Tensor | float:
+    """Where the factor chooses, what it does not choose is zero, even if it is infinite."""
+    if choosing and isinstance(factor, Tensor):
+        return torch.where(factor == 0, torch.zeros_like(factor), factor * value)
+    return factor * value
+
+
 @dataclass
 class Slope:
     """∂value/∂leaf for one value and one leaf, each `[N, H]`, as a sum of three kinds of matrices.
@@ -35,18 +42,16 @@ class Slope:
 
     def scaled(self, factor: Tensor | float, *, choosing: bool = False) -> Slope:
         """diag(factor) times this."""
-
-        def times(value: Tensor | float) -> Tensor | float:
-            if choosing and isinstance(factor, Tensor):
-                return torch.where(factor == 0, torch.zeros_like(factor), factor * value)
-            return factor * value
-
         dense = None
         if self.dense is not None:
             wide = torch.as_tensor(factor, dtype=self.dense.dtype, device=self.dense.device)[..., None]
             dense = torch.where(wide == 0, 0, wide * self.dense) if choosing else wide * self.dense
-        diagonal = self.diagonal if isinstance(self.diagonal, float) and self.diagonal == 0 else times(self.diagonal)
-        return Slope(diagonal, {name: times(rows) for name, rows in self.rows.items()}, dense)
+        diagonal = (
+            self.diagonal
+            if isinstance(self.diagonal, float) and self.diagonal == 0
+            else _times(factor, self.diagonal, choosing)
+        )
+        return Slope(diagonal, {name: _times(factor, rows, choosing) for name, rows in self.rows.items()}, dense)
 
     def plus(self, other: Slope) -> Slope:
         rows = dict(self.rows)
@@ -97,9 +102,7 @@ class OwnSlope:
     value: Tensor | float = 0.0
 
     def scaled(self, factor: Tensor | float, *, choosing: bool = False) -> OwnSlope:
-        if choosing and isinstance(factor, Tensor):
-            return OwnSlope(torch.where(factor == 0, torch.zeros_like(factor), factor * self.value))
-        return OwnSlope(factor * self.value)
+        return OwnSlope(_times(factor, self.value, choosing))
 
     def plus(self, other: OwnSlope) -> OwnSlope:
         return OwnSlope(self.value + other.value)

@@ -20,7 +20,7 @@ CLOSE = 1e-6
 class UnevenError(DataError):
     """Times that rise in steps of several sizes; `about` is where."""
 
-    def __init__(self, about: str, message: str):
+    def __init__(self, message: str, about: str = ""):
         super().__init__(message)
         self.about = about
 
@@ -83,11 +83,13 @@ def read_clock(path: str | Path, name: str, cells: Sequence[tuple[int, str]]) ->
             raise DataError(
                 f"{path}, row {row}: {name:.40} {text.strip():.40} does not come after the row before. Sort them."
             )
+    unit = "" if plain else " s"
+    for (row, text), gap in zip(cells[1:], gaps, strict=True):
         if abs(gap - usual) > CLOSE * usual:
             raise UnevenError(
-                f"{gap:g} after {usual:g}",
-                f"{path}, row {row}: {name:.40} {text.strip():.40} is {gap:g} after the row before, where a step is {usual:g}"
-                f"{'' if plain else ' seconds'}. Add the rows that are missing, with empty cells.",
+                f"{path}, row {row}: {name:.40} {text.strip():.40} is {gap:g}{unit} after the row before, where a step is "
+                f"{usual:g}{unit}. Add the rows that are missing, with empty cells.",
+                f"{gap:g}{unit} where most are {usual:g}{unit}",
             )
     return Clock(name, moments[-1], usual, plain=plain)
 

@@ -82,7 +82,9 @@ def door(about: str) -> Iterator[None]:
         message = tidy(str(error), about)
         if message == str(error):
             raise
-        raise type(error)(message) from error.__cause__
+        shorter = type(error)(message)
+        shorter.__dict__.update(error.__dict__)  # where it was found, for whoever goes on without it
+        raise shorter from error.__cause__
     except MemoryError:
         raise DataError(tidy(f"{about} takes more memory than there is. Give a smaller file.", about)) from None
     except RecursionError:

@@ -134,7 +134,7 @@ def read_timed_series(path: str | Path, columns: Sequence[str] = (), time: str |
     ```
     """
     names, rows = _rows(path)
-    when = _find(path, names, (time,))[0] if time is not None else _times(path, names, rows, columns)
+    when = _find(path, names, (time,))[0] if time is not None else _times(names, rows, columns)
     places = [place for place in _find(path, names, columns) if place != when]
     texts = [] if columns else [place for place in places if _is_text(rows, place)]
     if len(texts) == len(places):
@@ -157,7 +157,7 @@ def read_timed_series(path: str | Path, columns: Sequence[str] = (), time: str |
         )
 
 
-def _times(path: str | Path, names: list[str], rows: list[tuple[int, list[str]]], columns: Sequence[str]) -> int | None:
+def _times(names: list[str], rows: list[tuple[int, list[str]]], columns: Sequence[str]) -> int | None:
     """The column of times, if one looks like it."""
     free = [place for place, name in enumerate(names) if name not in columns]
     for place in free:
@@ -176,7 +176,9 @@ def _times(path: str | Path, names: list[str], rows: list[tuple[int, list[str]]]
 
 
 def _is_text(rows: list[tuple[int, list[str]]], place: int) -> bool:
-    return all(finite_number(row[place]) is None and row[place].lower() not in MISSING for _, row in rows)
+    """Whether what a column holds is not a single number; one that holds nothing is no text."""
+    cells = [row[place] for _, row in rows if row[place].lower() not in MISSING]
+    return bool(cells) and all(finite_number(cell) is None for cell in cells)
 
 
 def _rows(path: str | Path) -> tuple[list[str], list[tuple[int, list[str]]]]:

@@ -25,7 +25,7 @@ class Affine:
 
 
 def affine_form(root: Node, states: Collection[str]) -> Affine:
-    """The value as an affine function of these states. It must be one: `Graph.is_linear_in_chains` says so."""
+    """The value as an affine function of these states. It must be one: `Graph.obstacle_to_scan` says so."""
     forms: dict[Node, Affine] = {}
     for node in walk([root]):
         inner = [forms[argument] for argument in node.arguments]

@@ -94,12 +94,12 @@ class Newton:
         whole = size <= WHOLE
         if not whole and per_unit > SMALL:
             return no(
-                f"{cell.name} keeps {per_unit} values for each unit; with more than {WHOLE} in all it takes {SMALL}"
+                f"{cell.name} keeps {per_unit} values for each unit; with more than {WHOLE} in all it takes at most {SMALL}"
             )
         numbers = shape.T * shape.B * size * (size if whole else per_unit)
         if numbers > MEMORY:
             return no(
-                f"the Jacobians of {shape.T} steps of {shape.B} rows have {numbers:.1e} numbers; it takes {MEMORY:.1e}"
+                f"the Jacobians of {shape.T} steps of {shape.B} rows have {numbers:.1e} numbers; it takes at most {MEMORY:.1e}"
             )
         kind = f"whole Jacobians of {size} values" if whole else f"{per_unit} values of each unit by themselves"
         return Support(True, how=f"{kind}. {self.tally}".rstrip(". "))

@@ -55,7 +55,6 @@ def run_cell(
         return ENGINES["eager"].run(cell, weights, x, initial, lengths, record=record)
     shape = Shape(x.shape[1], x.shape[0], x.shape[2], initial[0].shape[-1])
     dtype = computed_dtype(x.device, weights.W.dtype)
-    chosen = choose(
-        asked if shape.B else "eager", cell, x.device, dtype, shape, record=record
-    )  # no rows are no work for kernels
+    asked = asked if shape.B else "eager"  # no rows are no work for kernels
+    chosen = choose(asked, cell, x.device, dtype, shape, record=record)
     return chosen.run(cell, weights, x, initial, lengths, record=record)

@@ -49,7 +49,7 @@ def draw_stream(network: Network, steps: int, seed: int) -> dict[str, Tensor]:
     return cast(found, torch.float32)
 
 
-def forward_unmasked(network: Network, inputs: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+def run_plain(network: Network, inputs: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
     """The outputs `[T, size]` of the plain loop in that dtype."""
     outputs, _ = run_network(in_dtype(network, dtype), cast(inputs, dtype))
     return {name: value[0] for name, value in outputs.items()}
@@ -77,7 +77,7 @@ def compare(library: CLibrary, network: Network, *, steps: int = 256, int8: bool
     """The agreement of C with the model on random inputs."""
     inputs = draw_stream(network, steps, seed)
     stored = rounded(network) if int8 else network
-    by_dtype = {dtype: forward_unmasked(stored, inputs, dtype) for dtype in (torch.float32, torch.float64)}
+    by_dtype = {dtype: run_plain(stored, inputs, dtype) for dtype in (torch.float32, torch.float64)}
     found = run_c(library, inputs, steps)
     error = distance(found, by_dtype[torch.float64 if network.dtype == torch.float64 else torch.float32])
     plain = distance(by_dtype[torch.float32], by_dtype[torch.float64])
@@ -101,7 +101,7 @@ def distance(found: Mapping[str, Tensor], exact: Mapping[str, Tensor]) -> Tensor
 def loss_of_int8(network: Network, *, steps: int = 256, seed: int = 0) -> float:
     """What 8 bits change of the outputs on random inputs, as norm of the difference to norm of the outputs."""
     inputs = draw_stream(network, steps, seed)
-    exact = forward_unmasked(network, inputs, torch.float64)
-    small = forward_unmasked(rounded(network), inputs, torch.float64)
+    exact = run_plain(network, inputs, torch.float64)
+    small = run_plain(rounded(network), inputs, torch.float64)
     a, b = (torch.cat([value.flatten() for value in each.values()]) for each in (exact, small))
     return float((a - b).norm() / a.norm().clamp_min(1e-30))

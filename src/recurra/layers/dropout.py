@@ -27,7 +27,7 @@ class Dropout(nn.Module):
             return x
         if not x.is_cpu:
             return dropout(x, self.p)
-        drawn = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+        drawn = x.new_empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
         dropped = min(round(self.p * 2**16), 2**16 - 1)
         kept = drawn.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - 2**15
         return x * (kept.to(x.dtype) * (2**16 / (2**16 - dropped)))

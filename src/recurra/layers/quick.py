@@ -25,18 +25,22 @@ from recurra.engines.fused.sequence import gradient_like, with_contiguous_rows
 from recurra.engines.protocol import Weights, differentiate, needs_other_derivatives, weight_shapes
 from recurra.engines.run import is_traced, needs_eager
 from recurra.layers.direction import Direction, batch_first, time_first
+from recurra.layers.dropout import VariationalDropout
 from recurra.types import CellState, Shape, State
 
 
 def run_quickly(layer: Any, x: Any, axes: int, state: Any) -> tuple[Tensor, State] | None:
-    """What a stack makes of inputs `[B, T, D]` (or `[B, D]`: one step), and its final state. `None` wherever anything is not as
-    it mostly is (transforms, hooks, masks, per-unit parameters, inputs that do not fit): the layer's own `forward` knows."""
+    """What a stack makes of inputs `[B, T, D]` (or `[B, D]`: one step), and its final state. `None` for anything unusual
+    (transforms, hooks, masks, per-unit parameters, inputs that do not fit): then the layer's own `forward` runs."""
     if type(x) is not Tensor or x.ndim != axes or is_traced() or needs_eager() or _has_any_global_hook():
         return None
     layers = layer._modules["layers"]
     stack, dropout = layers._modules.values(), layer._modules["dropout"]
-    between = layer.residual or (layer.training and dropout.p) or _has_hooks(dropout)
-    if (len(stack) > 1 and between) or (state is not None and not _holds(state, len(stack))):
+    if len(stack) > 1:
+        drops = type(dropout) is not VariationalDropout or (dropout.training and dropout.p)
+        if layer.residual or drops or _has_hooks(dropout):
+            return None
+    if state is not None and not _holds(state, len(stack)):
         return None
     final = []
     for k, directions in enumerate(stack):
@@ -78,7 +82,7 @@ def _run(one: Direction, engine: str, x: Tensor, state: Any) -> tuple[Tensor, Ce
     if (W.shape, b.shape, U.shape) != prepared.weight_shapes:
         return None
     depths = prepared.depths
-    first = [0] * (3 * len(depths)) if state is None else _rows_of(state, depths, B, H, dtype)
+    first = [0] * (3 * len(depths)) if state is None else _rows_of(state, depths, B, H, W)
     if first is None:
         return None
     if torch.is_grad_enabled():
@@ -221,18 +225,15 @@ def _fits(state: Any, depths: Sequence[int], B: int, H: int, W: Tensor) -> bool:
     )
 
 
-def _rows_of(state: Any, depths: Sequence[int], B: int, H: int, dtype: torch.dtype) -> list[int] | None:
+def _rows_of(state: Any, depths: Sequence[int], B: int, H: int, W: Tensor) -> list[int] | None:
     """Where the numbers of a state lie, as a kernel reads them."""
-    if not _holds(state, len(depths)):
+    if not _fits(state, depths, B, H, W) or any(value.stride(-1) != 1 for value in state):
         return None
-    rows: list[int] = []
-    for value, depth in zip(state, depths, strict=True):
-        if type(value) is not Tensor or value.dtype != dtype or not value.is_cpu or value.is_neg():
-            return None
-        if value.shape != ((B, H) if depth == 1 else (B, depth, H)) or value.stride(-1) != 1:
-            return None
-        rows += (value.data_ptr(), 0 if depth == 1 else value.stride(1), value.stride(0))
-    return rows
+    return [
+        number
+        for value, depth in zip(state, depths, strict=True)
+        for number in (value.data_ptr(), 0 if depth == 1 else value.stride(1), value.stride(0))
+    ]
 
 
 def _has_hooks(module: nn.Module) -> bool:

@@ -22,7 +22,7 @@ SEASONS, ORIGINS = 6, 32
 RIDGE = 3.0
 """How strongly the coefficients of a long autoregression are drawn to 0: as by so many steps of the series' own variance."""
 TINY = 1e-6
-"""The same of every other one: where channels are nearly alike, coefficients would cancel each other in their ten thousands."""
+"""The same for every other one: without it, channels that are nearly alike get huge coefficients that cancel each other."""
 SMOOTHED = [
     (level, slope * max(level, 0.1), season * (1 - level), damping)
     for level in (0.0, 0.03, 0.1, 0.2, 0.4, 0.7, 1.0)
@@ -109,7 +109,8 @@ class Autoregression:
     @classmethod
     def smooth(cls, values: Float[Tensor, "T C"], season: int, *, order: int, horizon: int = 1) -> Autoregression:
         """Exponential smoothing of level, slope and season (Holt 1957, Winters 1960), which starts anew `order` steps back: its
-        prediction is linear in these. Each channel has of `SMOOTHED` what is least far off over so many steps ahead."""
+        prediction is linear in these. Each channel takes the parameters of `SMOOTHED` with the smallest absolute error over
+        `horizon` steps."""
         values = values.double()
         T, C = values.shape
         weights = _smoothing_weights(season, order)
@@ -264,7 +265,7 @@ def baselines_of(
         if 1 <= change < min(most, T // 4) and (change == 1 or seasonal):
             auto = best_autoregression(learned, following, season, most=most, change=change)
             found[f"autoregression of {of}, order {auto.order - change}"] = auto
-    order = min(most, T // 4, 2 * (season or 12) + 1)
+    order = min(most, T // 4, 2 * (season or 12) + 1, T // (3 * learned.shape[1]) - 1)  # of many channels, few lags
     if order > 1:
         found[f"ridge autoregression of order {order}"] = Autoregression.fit(learned, order, ridge=RIDGE)
     order = min(most, SEASONS * (season or 0))
@@ -275,7 +276,7 @@ def baselines_of(
 
 def kind_of(name: str) -> str:
     """The name of a baseline without what differs from series to series: its order, its season."""
-    return re.sub(r",? (of order|order)? ?\d+$|, \d+$", "", name)
+    return re.sub(r",? (of order |order )?\d+$", "", name)
 
 
 def find_season(values: Float[Tensor, "T C"]) -> int | None:
@@ -320,8 +321,8 @@ def _together(terms: Iterable[tuple[int, Float[Tensor, "C C"]]]) -> tuple[list[i
 
 
 def _smoothing_weights(season: int, order: int) -> Float[Tensor, "P K"]:
-    """Of each of `SMOOTHED`, what the next value owes to each of the last ones, the newest first: the recursion is run on one of
-    them after the other being 1. It begins with the mean of the first season, and the slope from there to the second."""
+    """For each of `SMOOTHED`, the weight of each of the last values in the next prediction, the newest first: the recursion is
+    run on unit vectors. It begins with the mean of the first season, and the slope from there to the second."""
     follows, slopes, seasons, damping = (column[:, None] for column in torch.tensor(SMOOTHED, dtype=torch.float64).T)
     values = torch.eye(order, dtype=torch.float64)
     middle = values[:season].mean(0)

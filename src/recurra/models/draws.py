@@ -10,7 +10,8 @@ from recurra.types import Float, Int
 
 
 def draw_numbers(chances: Float[Tensor, "N V"], generator: torch.Generator | None = None) -> Int[Tensor, " N"]:
-    """A number for each row, by the probabilities in it; refused where a network predicts none."""
+    """A number for each row, by the probabilities in it; refused where a network predicts none. (On a GPU
+    torch itself ends then: looking first would wait for it at every step.)"""
     try:
         return torch.multinomial(chances, 1, generator=generator)[..., 0]
     except RuntimeError as error:

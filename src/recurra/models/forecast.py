@@ -71,7 +71,7 @@ class Forecaster(SequenceModel):
             nn.init.zeros_(self.skip.weight)
 
     def fill(self, fitted: Autoregression, values: Float[Tensor, "T C"]) -> None:
-        """Begin with the baseline: take over what was fitted on the values, and how far off it was."""
+        """Begin with the baseline: take over what was fitted, how far off it was, and the range of these values."""
         assert self.baseline is not None
         self.baseline.fill(fitted, values)
         with torch.no_grad():

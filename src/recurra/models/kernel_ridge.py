@@ -133,7 +133,7 @@ class KernelRidge(nn.Module):
             outputs = conv1d(views[slot // DILATIONS], kernels, padding=padding, dilation=dilation)
             margin = torch.where(lengths >= 4 * padding, padding, 0)[:, None]
             within = ((steps >= margin) & (steps < lengths[:, None] - margin))[:, None]
-            counts = lengths.clamp(min=1)[:, None].repeat(1, len(PATTERNS))
+            counts = lengths.new_empty(len(x), len(PATTERNS))
             for half, known in ((slice(slot % 2, None, 2), inside), (slice(1 - slot % 2, None, 2), within)):
                 outputs[:, half].masked_fill_(~known, -math.inf)
                 counts[:, half] = known.sum(-1).clamp(min=1).to(counts)

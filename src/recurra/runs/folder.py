@@ -192,7 +192,7 @@ class RunFolder:
         elif last is not None and best is not None and best[0]["step"] <= last[0]["step"] and not log.damaged:
             step = best[0]["step"]
             if not any("valid" in row and row["step"] == step for row in log.rows):
-                missing = f"the validation of step {step} is missing, of which the best checkpoint is"
+                missing = f"the row with the validation of step {step}, that of the best checkpoint, is missing"
         if missing:
             self.tell(Damage(METRICS, missing, "the rows that are there are used"))
         return log.rows, reached

@@ -48,9 +48,8 @@ def append_rows(file: Path, rows: list[dict[str, Any]], run: str | None = None) 
     if not bodies:
         return
     try:
-        if (
-            os.path.lexists(file) and file.lstat().st_nlink > 1
-        ):  # another name for a file elsewhere, which must not grow
+        # another name for a file elsewhere, which must not grow
+        if os.path.lexists(file) and file.lstat().st_nlink > 1:
             replace_file(file, read_bounded(file, LARGEST))
         handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
         try:

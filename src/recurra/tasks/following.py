@@ -24,6 +24,7 @@ from recurra.tasks.results import Comparison
 from recurra.tasks.tensorboard import Board
 from recurra.training.events import Finished, Measured, Save, Snapshot, Step, Validated
 from recurra.training.loop import Loop
+from recurra.training.soundness import enough_memory
 
 GLIMPSES = 20.0
 """Seconds between two glimpses of what the model outputs, at least."""
@@ -98,9 +99,10 @@ def restore(trainer: Loop, checkpoint: Checkpoint, folder: RunFolder) -> None:
 
 @contextmanager
 def belonging(what: str) -> Iterator[None]:
-    """Inside, what a run folder keeps meets what this run is made of: where they are not of each other, that is a line."""
+    """An error inside means that what a run folder keeps does not fit this run: it becomes one line. So does a lack of memory."""
     try:
-        yield
+        with enough_memory():
+            yield
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, AssertionError) as error:
         raise RunError(
             f"{what} does not fit this run ({type(error).__name__}: {str(error)[:120]}). It is of another training or was "

@@ -59,11 +59,13 @@ def _of_tokens(settings: Any) -> str:
 
 @dataclass(frozen=True)
 class ForecastData:
-    path: str | None = setting(None, "a CSV file with a row for each step, evenly spaced; none: data.task")
+    path: str | None = setting(None, "a CSV file with a row for each step; none: data.task")
     columns: tuple[str, ...] = setting(
-        (), "the columns to forecast, by name; none: all but that of times", idle=of_files
+        (), "the columns to forecast, by name; none: all with numbers, but that of times", idle=of_files
     )
-    time: str | None = setting(None, "the column of times; none: guessed by its name, and not needed", idle=of_files)
+    time: str | None = setting(
+        None, "the column of times; none: found by its name or by what it holds; not needed", idle=of_files
+    )
     task: str = setting(
         "seasons", "a synthetic series: seasons, mackey-glass, lorenz or sines", choices=TO_FORECAST, idle=of_synthetic
     )
@@ -99,7 +101,7 @@ class ForecastModelSettings(StepModelSettings):
     combine: str = setting(
         "none",
         "what the network predicts: none (the whole), baseline (what the best linear baseline leaves), auto (that, where "
-        "model.change=true)",
+        "model.change=true; the baseline alone where validation is not sure of the network)",
         choices=COMBINE,
         added=True,
         idle=lambda s: (
@@ -320,9 +322,9 @@ class SeriesTask(ForecastTask):
 
     @cached_property
     def linear(self) -> tuple[str, Autoregression] | None:
-        """The baseline that the network goes on from, in its own units, where model.combine asks for one: that with the smallest
-        error over the horizon in the validation part and, fitted without them, in the steps before, in a mean with those that
-        are not surely worse."""
+        """The baseline that the network goes on from, in the network's units, where model.combine asks for one: that with the
+        smallest error over the horizon, in the validation part and in as many steps before it (there fitted without them). Or
+        the mean of it and those that are not surely worse, where that has no larger error."""
         model = self.settings.model
         if self.binary or model.combine == "none" or (model.combine == "auto" and not model.change):
             return None
@@ -355,9 +357,8 @@ class SeriesTask(ForecastTask):
         ]
         means = [Autoregression.mean([each[kind] for kind in alike], learned) for each in fitted]
         if len(alike) == 1 or not float(errors(means).mean()) <= float(both[best].mean()):
-            return best, known[
-                best
-            ]  # the mean of predictions of one step is a model of its own, which may even explode
+            # the mean of one-step predictions is a model of its own, which may even explode
+            return best, known[best]
         return f"the mean of {', '.join(alike)}", means[0]
 
     def _linear_on(self, learned: Float[Tensor, "T C"], rolling: Rolling) -> dict[str, Autoregression]:

@@ -25,7 +25,7 @@ from recurra.tasks.results import Evaluation
 from recurra.tasks.settings import override
 from recurra.training.distributed import Ranks
 from recurra.training.loop import Loop, Trainer, Training
-from recurra.training.soundness import check_weights, enough_memory
+from recurra.training.soundness import check_weights
 from recurra.training.tree_penalty import MOST_STEPS, TreePenalty
 from recurra.types import DEEPEST, MOST, setting
 
@@ -249,7 +249,7 @@ class Task(ABC, Generic[M]):
 
     def trained(self, checkpoint: Checkpoint, about: str) -> M:
         """The model of a checkpoint: the averaged one, if there is one."""
-        with belonging(f"{about}: vocabulary.json"), enough_memory():  # sizes of the model come from it
+        with belonging(f"{about}: vocabulary.json"):  # sizes of the model come from it
             model = self.make_model().to(self.settings.precision)
         check_weights(checkpoint.evaluated, f"{about}, the checkpoint of step {checkpoint.step},")
         restore_weights(model, checkpoint.evaluated, about)

@@ -166,7 +166,10 @@ def _connections() -> set[int]:
 def _end_with_machine(handle: int) -> None:
     """Let the kernel close a connection to a machine that has vanished without closing it. Nobody else would: torch waits as long
     for it as for one that works."""
-    connection = socket.socket(fileno=handle)
+    try:
+        connection = socket.socket(fileno=handle)
+    except OSError:  # closed since it was listed
+        return
     try:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in (
