@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import recurra as rc
-from recurra.tasks import language
+from recurra.tasks import texts
 from recurra.tasks.catalogue import find_recipe
 from recurra.tasks.formal import FormalTask
 from recurra.tasks.recipe import Derived
@@ -87,7 +87,7 @@ class TestOfData:
         assert run.settings.data.tokens == tokens
 
     def test_names_without_room_for_soft_targets(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(language, "MOST_NUMBERS", 1000)
+        monkeypatch.setattr(texts, "MOST_NUMBERS", 1000)
         lines = ["anna", "otto", "emma", "ida"] * 100
         run = rc.train("names", data=lines, steps=1, hidden_size=8, out=tmp_path / "run", progress="none")
         assert run.settings.soft_targets == 0

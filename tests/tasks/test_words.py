@@ -9,7 +9,7 @@ import pytest
 import recurra as rc
 from recurra.cli.main import run
 from recurra.layers.adaptive_softmax import AdaptiveSoftmax
-from recurra.tasks import language
+from recurra.tasks import texts
 from recurra.tasks.catalogue import find_recipe
 from recurra.tasks.recipe import follow_data
 from tests.cli.test_train import refused
@@ -49,7 +49,7 @@ class TestRule:
         assert "model.hidden_size" not in derived("model.hidden_size=48")
 
     def test_many_words_have_an_adaptive_softmax(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(language.MANY_WORDS, "cpu", 40)
+        monkeypatch.setitem(texts.MANY_WORDS, "cpu", 40)
         assert derived()["model.softmax"] == "adaptive"
         for full in ("model.tied=true", "model.softmax=full", "data.tokens=char"):
             assert "model.softmax" not in derived(full)

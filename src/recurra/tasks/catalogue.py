@@ -15,7 +15,7 @@ from recurra.tasks.task import Task
 from recurra.training.distributed import Ranks
 
 KINDS = (
-    *("language", "lengths", "fixed_window", "conditioned", "translate"),
+    *("texts", "lengths", "fixed_window", "conditioned", "translate"),
     *("classify", "tag", "signal_noise", "events", "machine_log", "forecast"),
     *("piano_roll", "memory", "formal", "jordan", "jordan_tags", "tree", "feedforward", "regression", "reservoir"),
 )

@@ -15,10 +15,11 @@ from recurra.errors import DataError, OptionError
 from recurra.models.language import LanguageModel
 from recurra.models.lengths import LengthLanguageModel, sequence_logs
 from recurra.tasks import word_vectors
-from recurra.tasks.language import LanguageSettings, LanguageTask, names
+from recurra.tasks.language import LanguageSettings, LanguageTask
 from recurra.tasks.recipe import recipe
 from recurra.tasks.results import Evaluation, TextScore
 from recurra.tasks.task import StepModelSettings
+from recurra.tasks.texts import names
 from recurra.training.evaluation import evaluating
 from recurra.training.loop import Trainer
 from recurra.types import Float, Int
