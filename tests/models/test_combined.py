@@ -25,6 +25,8 @@ def test_a_gain_within_the_noise_is_left() -> None:
 
     assert choose(better, "auto") == choose(better, "baseline") == SHARES[-1]
     assert choose(alike, "auto") == 0
+    one = gains(first[:1], better[:1])
+    assert choose_share(one.sum(1), one.square().sum(1), 1, "auto") == 0  # nothing is sure of one example
     assert choose(alike, "baseline") == best_share(first, alike) > 0
 
 

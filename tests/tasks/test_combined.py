@@ -100,18 +100,51 @@ class TestText:
         assert again.stream().step("the ") == answer
         assert not again.model.training
         assert again.score("the cat", baselines=False).to_json() == score.to_json()
-        assert "The network alone is exported" in str(again.export("weights"))
+        note = "predicts with its baseline alone" if share == 1 else "network alone is exported"
+        assert note in str(again.export("weights"))
 
     def test_a_stream_gives_the_same_bits_in_pieces(self, tmp_path: Path) -> None:
         run = rc.train(
             "text", [self.TEXT], out=tmp_path / "run", combine="baseline", truncation="every:8", **self.SMALL
         )
+        run.model.share.fill_(0.6)
+        text, one = self.TEXT[:120], run.stream()
+        assert [one.step(each, top=99) for each in text] == run.stream().step(text, top=99, each=True)
         whole, pieces, moved = run.stream(), run.stream(), run.stream()
         answer = whole.step("a dog ate")
         for part in ("a d", "o", "g at"):
             pieces.step(part)
         moved.state = pieces.state
         assert pieces.step("e") == moved.step("e") == answer
+        state = pieces.state
+        for odd in (-1.0, 0.5, 1e30):
+            with pytest.raises(DataError, match="whole numbers from 0"):
+                moved.state = state | {"before": [odd] * len(state["before"])}
+
+    def test_before_the_first_validation_counts_predict(self) -> None:
+        """As where a run is stopped early: what a network has not yet shown it can do is left out."""
+        task = find_recipe("text")([self.TEXT], truncation="every:8", average="ema:0.9", **self.SMALL)
+        trainer = task.trainer()
+        assert float(trainer.model.share) == float(trainer.evaluated.share) == 1
+        trainer.evaluate(trainer.evaluated)
+        assert float(trainer.model.share) == float(trainer.evaluated.share)
+
+    def test_a_run_is_scored_by_the_counts_that_it_keeps(self, tmp_path: Path) -> None:
+        file = tmp_path / "text.txt"
+        file.write_text(self.TEXT)
+        run = rc.train("text", file, out=tmp_path / "run", combine="baseline", truncation="every:8", **self.SMALL)
+        before = run.score("the cat").logs
+        other = "".join(random.Random(1).choices("the cat", k=len(self.TEXT)))
+        file.write_text(other)
+        again = rc.open(tmp_path / "run")
+        rows = again.evaluate(str(file)).scores
+        logs = again.score(other).logs
+        assert list(logs) == list(before)
+        for name, values in logs.items():
+            assert rows[name]["nats"] == pytest.approx(-float(values.mean()), rel=0.01)
+        file.unlink()
+        after = rc.open(tmp_path / "run").score("the cat").logs
+        assert all(torch.equal(after[name], before[name]) for name in before)
 
     @pytest.mark.parametrize("combine", ["none", "auto"])
     def test_a_network_that_is_not_surely_better_has_no_part(self, tmp_path: Path, combine: str) -> None:

@@ -85,7 +85,9 @@ def _left_behind(model: Any) -> Iterator[str]:
     others, share = len(getattr(model, "others", ())), float(getattr(model, "share", 0.0))
     if others:
         yield f"This is the first of {others + 1} networks; the run predicts with the mean of their probabilities."
-    if share:
+    if share == 1:
+        yield "The network is exported; the run itself predicts with its baseline alone, and the network has no part in that."
+    elif share:
         yield f"The network alone is exported; the run itself predicts with {share:.0%} of a baseline mixed in."
 
 

@@ -76,5 +76,7 @@ def choose_safely(sums: Float[Tensor, "2 W"], squares: Float[Tensor, "2 W"], cou
 
 def _is_sure(total: Tensor, squares: Tensor, count: int, errors: float) -> bool:
     """Whether the mean of so many gains is above so many of its standard errors."""
+    if count < 2:
+        return False
     mean = float(total) / count
-    return mean > errors * math.sqrt(max(0.0, float(squares) / count - mean**2) / count)
+    return mean > errors * math.sqrt(max(0.0, float(squares) / count - mean**2) / (count - 1))

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from recurra.models.combined import mixed
 from recurra.models.language import LanguageModel
 from recurra.models.markov_tables import MarkovTables
 from recurra.types import Float, Int, State
@@ -65,8 +64,10 @@ class CountedLanguageModel(nn.Module):
         return predicted[:, 0], final
 
     def mix(self, logits: Float[Tensor, "*N V"], counted: Float[Tensor, "*N V"]) -> Float[Tensor, "*N V"]:
-        """log P of the token after each step, in float64, from the network's logits and log P of the counts."""
-        return mixed(logits.double().log_softmax(-1), counted, self.network.share.double())
+        """log P of the token after each step, in float64, from the network's logits and log P of the counts. No `logaddexp`: its
+        last digits depend on where in memory a number lies, and streams promise theirs."""
+        share = self.network.share.double()
+        return ((1 - share) * logits.double().log_softmax(-1).exp() + share * counted.exp()).log()
 
     def after(
         self, past: Int[Tensor, "B K"], inputs: Int[Tensor, "B T"], lengths: Int[Tensor, " B"] | None = None

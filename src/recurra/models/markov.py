@@ -145,9 +145,13 @@ class Markov:
         V = self.vocabulary_size
         given = torch.as_tensor(context, dtype=torch.int64)
         _check_tokens(given, V)
-        walk = Walk(self.levels, V)
+        walk = self.walk()
         walk.read(*[V] * self.order, *given.tolist())
         return walk.probabilities()
+
+    def walk(self) -> Walk:
+        """Along one sequence, token by token."""
+        return Walk(self.levels, self.vocabulary_size)
 
     def _log_probabilities(self, ids: Data) -> Iterable[npt.NDArray[np.float64]]:
         V = self.vocabulary_size

@@ -8,11 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from recurra.errors import DataError, quoted
-from recurra.models.markov import Level, Markov, Walk
+from recurra.models.markov import Level, Markov
 from recurra.types import Float, Int
 
 MOST_RUNS = 20_000_000
 """Of all lengths together, kept with a model: 240 MB, and what a header may claim."""
+
+AT_ONCE = 10**6
+"""Probabilities that are computed at a time."""
 
 
 def check_sizes(sizes: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
@@ -70,11 +73,11 @@ class MarkovTables(nn.Module):
         levels = range(self.order + 1)
         return [(len(self.get_buffer(f"keys_{n}")), len(self.get_buffer(f"rest_{n}"))) for n in levels]
 
-    def walk(self) -> Walk:
-        """The same along one sequence, in a fraction of the time."""
+    def to_markov(self) -> Markov:
+        """The model that was counted."""
         kept = ("keys", "share", "rest")
         levels = [[self.get_buffer(f"{name}_{n}").cpu().numpy() for name in kept] for n in range(self.order + 1)]
-        return Walk([Level(*each) for each in levels], self.vocabulary_size)
+        return Markov([Level(*each) for each in levels], self.vocabulary_size)
 
     def initial(self, batch_size: int) -> Int[Tensor, "B K"]:
         """What stands before the first token: nothing, K = `order` times."""
@@ -93,15 +96,24 @@ class MarkovTables(nn.Module):
         unlike, places = (
             torch.stack(contexts, dim=-1)[:, self.order :].reshape(B * T, -1).unique(dim=0, return_inverse=True)
         )
-        every = torch.arange(V, device=tokens.device)
-        p = torch.full((len(unlike), V), 1 / V, dtype=torch.float64, device=tokens.device)
-        for n in range(self.order + 1):
-            known = unlike[:, n] >= 0
-            context = unlike[known, n, None]
-            found = self._find(n, context * (V + 1) + every)
-            share = torch.where(found >= 0, self.get_buffer(f"share_{n}")[found], 0)
-            p[known] = self.get_buffer(f"rest_{n}")[context] * p[known] + share
+        p = torch.cat([self._probabilities(each) for each in unlike.split(max(1, AT_ONCE // (V + 1)))])
         return p.log()[places].view(B, T, V)
+
+    def _probabilities(self, contexts: Int[Tensor, "N L"]) -> Float[Tensor, "N V"]:
+        """Of the token after contexts: the places of their runs of 0 to `order` tokens, -1 of those that were never counted."""
+        V = self.vocabulary_size
+        p = torch.full((len(contexts), V + 1), 1 / V, dtype=torch.float64, device=contexts.device)
+        for n, places in enumerate(contexts.unbind(1)):
+            (rows,) = (places >= 0).nonzero(as_tuple=True)
+            first = places[rows] * (V + 1)
+            keys, share, rest = (self.get_buffer(f"{name}_{n}") for name in ("keys", "share", "rest"))
+            p[rows] *= rest[places[rows], None]
+            low, high = (torch.searchsorted(keys, border) for border in (first, first + V + 1))
+            counts = high - low  # the runs of a context stand side by side
+            owner = torch.arange(len(rows), device=rows.device).repeat_interleave(counts)
+            entry = torch.arange(len(owner), device=rows.device) + (low - counts.cumsum(0) + counts)[owner]
+            p[rows[owner], keys[entry] - first[owner]] += share[entry]
+        return p[:, :V]
 
     def _find(self, n: int, wanted: Int[Tensor, "*N"]) -> Int[Tensor, "*N"]:
         """Where each run of n + 1 tokens is among the keys; -1 where it is not."""

@@ -145,7 +145,7 @@ def _follow(model: Predictor, state: Any) -> Callable[[int], Float[Tensor, " V"]
 
 def _follow_counted(model: CountedLanguageModel, state: Any) -> Callable[[int], Float[Tensor, " V"]]:
     layers, past = model.split(state)
-    network, walk = _follow(model.network, layers), model.counts.walk()
+    network, walk = _follow(model.network, layers), model.counts.to_markov().walk()
     walk.read(*past[0].tolist())
 
     def follow(token: int) -> Tensor:

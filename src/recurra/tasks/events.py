@@ -232,6 +232,7 @@ class EventTask(StepTask[EventModel]):
 
         if model.baseline is not None:
             model.baseline.fill(self.markov)
+            model.share.fill_(1)  # until a validation is sure of the network
         counted: list[Tensor] = []  # log P of the targets by the baseline, which stays the same
 
         def compared(evaluated: EventModel) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -251,7 +252,8 @@ class EventTask(StepTask[EventModel]):
             else:
                 with evaluating(evaluated):
                     share, nats = fit_share(compared(evaluated), settings.model.combine, self.ranks)
-                evaluated.share.fill_(share)
+                for each in (evaluated, model):  # that in training is what a stop before the next validation leaves
+                    each.share.fill_(share)
             return nats if penalty is None else nats + penalty.of(evaluated)
 
         train = self.make_batches(self.parts["train"], training=True)

@@ -57,7 +57,7 @@ ENDINGS = ("symbol", "stop")
 MOST_COUNTED = 5_000_000
 """Tokens of a text up to which a run ends with the Markov model beside it; more take minutes to count."""
 MOST_KEPT = 4_000_000
-"""Runs of tokens that are kept with a model by model.combine=auto: 50 MB in each checkpoint."""
+"""Runs of tokens that are kept with a model by model.combine=auto: 50 MB in each copy of the weights."""
 
 
 def _has_maps_of_its_own(settings: Any) -> str | None:
@@ -339,7 +339,8 @@ class LanguageTask(TextTask[LanguageModel]):
             return self.train_on(model, train, lambda model: evaluate(model, valid, ranks=self.ranks).nats, loss=loss)
         assert model.baseline is not None
         model.baseline.fill(corpus.markov)
-        counted, (_, places) = self._counted(corpus.valid), self._in_order(corpus.valid)
+        model.share.fill_(1)  # until a validation is sure of the network
+        counted, (_, places) = self._counted(corpus.markov, corpus.valid), self._in_order(corpus.valid)
 
         def compared(evaluated: LanguageModel) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
             for logs, numbers, weights in target_logs(evaluated, valid, places):
@@ -348,7 +349,8 @@ class LanguageTask(TextTask[LanguageModel]):
         def validate(evaluated: LanguageModel) -> float:
             with evaluating(evaluated):
                 share, nats = fit_share(compared(evaluated), self.settings.model.combine, self.ranks)
-            evaluated.share.fill_(share)
+            for each in (evaluated, model):  # that in training is what a stop before the next validation leaves
+                each.share.fill_(share)
             return nats
 
         return self.train_on(model, train, validate, loss=loss)
@@ -384,10 +386,11 @@ class LanguageTask(TextTask[LanguageModel]):
         logs = self._logs(model, part)
         called, share, both = self.called, _share(model), {}
         if share or baselines:
-            counter, counted = f"markov order {corpus.markov.order}", self._counted(part)
+            counts = self._counts(model)
+            counter, counted = f"markov order {counts.order}", self._counted(counts, part)
             if not share:
-                share = best_share(self._logs(model, corpus.valid), self._counted(corpus.valid))
-            both[self._mixture(share, corpus.markov.order)] = -float(mixed(logs, counted, share).mean())
+                share = best_share(self._logs(model, corpus.valid), self._counted(counts, corpus.valid))
+            both[self._mixture(share, counts.order)] = -float(mixed(logs, counted, share).mean())
         nats = (both if _share(model) else {}) | {called: -float(logs.mean())}
         if dynamic is not None:
             seen, now = (self._small_batches(each) for each in (corpus.train, part))
@@ -409,14 +412,14 @@ class LanguageTask(TextTask[LanguageModel]):
         corpus = self.corpus
         if sum(map(len, corpus.train)) > MOST_COUNTED:
             return None
-        logs, counted = self._logs(model, corpus.valid), self._counted(corpus.valid)
+        counts = self._counts(model)
+        logs, counted = self._logs(model, corpus.valid), self._counted(counts, corpus.valid)
         share = _share(model) or best_share(logs, counted)
         both = -float(mixed(logs, counted, share).mean())
-        counter = {f"markov order {corpus.markov.order}": -float(counted.mean())}
+        counter = {f"markov order {counts.order}": -float(counted.mean())}
         advice = "Try more training.steps, a larger model.hidden_size, or less model.dropout."
         if _share(model):
-            mixture = self._mixture(share, corpus.markov.order)
-            note = f"The run predicts with {mixture}; model.combine=none leaves counts out"
+            note = f"The run predicts with {self._mixture(share, counts.order)}; model.combine=none leaves counts out"
             return Comparison("nats", False, -float(logs.mean()), counter, advice, both, note=note)
         note = f"Mixed with {share:.0%} of it: {both:.4f}; recurra evaluate prints both." if share else ""
         if share and not self._keeps_counts and not _has_no_counts(self.settings):
@@ -454,7 +457,8 @@ class LanguageTask(TextTask[LanguageModel]):
                 )
             logs[called] = predicted.gather(1, line[1:, None])[:, 0]
         if baselines:
-            logs[f"markov order {self.corpus.markov.order}"] = self.corpus.markov.log_probabilities([line])
+            counts = self._counts(model)
+            logs[f"markov order {counts.order}"] = counts.log_probabilities([line])
         return TextScore(self.factorisation, [self.token_names[k] for k in line[1:].tolist()], logs)
 
     def _mixture(self, share: float, order: int) -> str:
@@ -474,9 +478,14 @@ class LanguageTask(TextTask[LanguageModel]):
         numbers = [first + torch.arange(len(each)) for first, each in zip(firsts, part, strict=False)]
         return self.make_batches(part, training=False), self.make_batches(numbers, training=False)
 
-    def _counted(self, part: list[Tensor]) -> Float[Tensor, " N"]:
-        """The same of the best Markov model."""
-        return self.corpus.markov.log_probabilities(part if self.settings.data.sequences else torch.cat(part))
+    def _counts(self, model: Any) -> Markov:
+        """The best Markov model: that which the run keeps, or else counted anew."""
+        kept = getattr(model, "baseline", None)
+        return self.corpus.markov if kept is None else kept.to_markov()
+
+    def _counted(self, counts: Markov, part: list[Tensor]) -> Float[Tensor, " N"]:
+        """The same of a Markov model."""
+        return counts.log_probabilities(part if self.settings.data.sequences else torch.cat(part))
 
     def _small_batches(self, part: list[Tensor]) -> Batches:
         """Short chunks, for a model that learns from each before it reads the next."""

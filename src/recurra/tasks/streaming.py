@@ -67,6 +67,9 @@ class Streamer:
             for k, (one, *_) in enumerate(layers.stack)
             for state in one.cell.graph.states
         } | self.model.remembers
+        self._tokens: dict[str, int] = {}  # what is remembered as tokens, and the largest
+        if isinstance(streaming.model, CountedLanguageModel):
+            self._tokens = dict.fromkeys(streaming.model.remembers, streaming.model.counts.vocabulary_size)
         with torch.inference_mode():
             self.first = self._flat(self.model.initial_state(1))[0]
         self.opened: Tensor | None = None
@@ -118,6 +121,8 @@ class Streamer:
             numbers = finite(values, f"state {name!r}")
             if len(numbers) != prod(shape):
                 raise DataError(f"state {name!r} must be {list(shape)} numbers; got {len(numbers)}.")
+            if name in self._tokens and not all(number in range(self._tokens[name] + 1) for number in numbers):
+                raise DataError(f"state {name!r} must be tokens, whole numbers from 0 to {self._tokens[name]}.")
             parts.append(torch.tensor(numbers, dtype=torch.float64))
         state = torch.cat(parts).to(self.first)
         if not bool(state.isfinite().all()):
