@@ -77,8 +77,8 @@ def test_generated_kernels_agree_with_the_plain_loop(simulate, name):
     ("name", "forward", "backward", "batch"),
     [
         ("gru", (16, 8, 4), (16, 8, 1), 17),
-        ("lstm", (32, 16, 4), (32, 16, 4), 21),
-        ("elman", (16, 16, 8), (64, 8, 4), 40),
+        pytest.param("lstm", (32, 16, 4), (32, 16, 4), 21, marks=pytest.mark.slow),
+        pytest.param("elman", (16, 16, 8), (64, 8, 4), 40, marks=pytest.mark.slow),
     ],
 )
 def test_every_kind_of_tiles_agrees(simulate, name, forward, backward, batch):

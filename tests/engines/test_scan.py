@@ -130,7 +130,10 @@ def test_chunks_agree_with_the_plain_loop(chunked, name, length, T, H):
     agree_in_chunks(chunked(length), SCANNED[name], T, H, with_lengths=H == 5)
 
 
-@pytest.mark.parametrize("name", [*SCANNED, "kept"])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in IN_PAIRS else pytest.mark.slow) for name in SCANNED] + ["kept"],
+)
 def test_chunks_that_keep_nothing(chunked, name):
     """Without gradients neither a tape nor a state that is no output is stored; what comes out is the same."""
 

@@ -240,7 +240,7 @@ def test_a_validation_that_is_missing_at_the_end_is_named(tmp_path):
         cut = RunFolder.open(tmp_path / "a")
         look(cut)
         (damage,) = cut.damaged
-        assert damage.found == "the validation of step 2 is missing, of which the best checkpoint is"
+        assert damage.found == "the row with the validation of step 2, that of the best checkpoint, is missing"
 
 
 @pytest.mark.parametrize("why", [1.5, ["over"], True])

@@ -447,8 +447,8 @@ class LanguageTask(TextTask[LanguageModel]):
         if len(line) < 2:
             raise DataError("an empty text has no token to score. Give one.")
         asked: dict[str, Any] = {}
-        if model.baseline is not None and _share(model):
-            asked[self._mixture(_share(model), model.baseline.order)] = predictor(model)
+        if _share(model):
+            asked[self._mixture(_share(model), self._counts(model).order)] = predictor(model)
         logs = {}
         for called, predicts in (asked | {self.called: model}).items():
             with evaluating(model):
