@@ -114,6 +114,9 @@ def test_lengths_that_are_too_long_are_refused_in_a_compiled_layer_too(compiled)
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore:.torch.jit.script_method. is deprecated:DeprecationWarning"
+)  # torch's own use of it
 def test_inductor_compiles_it_within_the_graph(unchecked):
     torch._dynamo.reset()
     model = words()
