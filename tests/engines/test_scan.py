@@ -156,7 +156,15 @@ def test_chunks_that_keep_nothing(chunked, name):
         assert all(map(torch.equal, flatten(found.final), flatten(expected.final)))
 
 
-@pytest.mark.parametrize(("dtype", "H"), [(torch.bfloat16, 5), (torch.float16, 4)])
+@pytest.mark.parametrize(
+    ("dtype", "H"),
+    [
+        (torch.bfloat16, 5),
+        (torch.float16, 4),
+        pytest.param(torch.bfloat16, 4, marks=pytest.mark.slow),
+        pytest.param(torch.float16, 5, marks=pytest.mark.slow),
+    ],
+)
 def test_chunks_in_16_bits(chunked, dtype, H):
     agree_in_chunks(chunked(4, dtype), "lru", 11, H, with_lengths=True, tolerance=3e-2)
 
